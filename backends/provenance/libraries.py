@@ -23,7 +23,7 @@ from typing import Any
 from ...store.document.case import Case, operators
 from ...store.document.recreation import check_import, is_dotted
 from ..running import collectives
-from . import modules, syntax, tensor_classes
+from . import modules, syntax
 from .embedded_source import EmbeddedSource, Embedder
 from .modules import CannotEmbed
 from .origin import express
@@ -123,6 +123,8 @@ def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
 def load(imports: Iterable[Mapping[str, Any]]) -> None:
     """Do the ``imports``. Raises `CannotLoad` if one fails or does not register its operators."""
     import torch
+
+    from . import tensor_classes  # needs torch, and commands that only read do not import it
 
     imports = list(imports)
     check(imports)

@@ -43,13 +43,13 @@ def reported(cwd: Path, id: int) -> tuple[dict[str, Any], dict[str, str]]:
     return found, {name: truths.plain(text) for name, text in reports.items()}
 
 
-def checked(cwd: Path, id: int, truth: dict[str, Any]) -> Checked:
+def checked(cwd: Path, id: int, truth: dict[str, Any], modules: Path) -> Checked:
     """The statements about capture ``id``, of which those that contradict ``truth`` or the script are false."""
     found, reports = reported(cwd, id)
     out = truths.about_features(found, truth) + truths.about_the_rest(found, truth)
     out += truths.about_sentences(found, reports)
     if "off by" in reports["script"]:
-        out += truths.about_numbers(cwd / "repro.py", reports)
+        out += truths.about_numbers(cwd / "repro.py", reports, modules)
     return out
 
 
@@ -76,7 +76,7 @@ def test_no_statement_about_a_planted_failure_is_false(name: str, tmp_path: Path
     script = minify("repro", "repro.db", "1", cwd=tmp_path).stdout
     assert truth["culprit"] in script
     assert row["nodes_after"] == truth.get("nodes", 1), script
-    shown(name, checked(tmp_path, 1, truth))
+    shown(name, checked(tmp_path, 1, truth, PROGRAMS))
 
 
 @pytest.mark.slow
@@ -92,4 +92,4 @@ def test_no_statement_about_a_real_failure_is_false(name: str, tmp_path: Path) -
     done = minify("run", "repro.db", "1", "--json", cwd=tmp_path)
     (row,) = (r for r in json.loads(done.stdout) if r["id"] == 1)
     assert row["state"] == "verified", (captured.stderr, done.stderr)
-    shown(name, checked(tmp_path, 1, REAL[name]))
+    shown(name, checked(tmp_path, 1, REAL[name], real_failures.FOLDER))

@@ -74,7 +74,7 @@ def torchs_own_subclass(compiled: Compiled) -> None:
     train(compiled, lambda x: (x * 2).sin(), two)
 
 
-@kind("aot")
+@kind("dynamo")
 def subclass_of_functions(compiled: Compiled) -> None:
     compiled(lambda x: x.sin() + 1)(torch.randn(3).as_subclass(Named))
 

@@ -108,7 +108,7 @@ def as_source(case: Case, blobs: dict[str, bytes], folder: Path, expected: list[
     except Unprintable as refused:
         return str(refused), ""
     (folder / SIDE_FILE).write_bytes(inputs.data or b"")
-    lines = ["import torch", *source.imports, *inputs.imports, source.text]
+    lines = ["import torch", *source.imports, *inputs.imports, *libraries.to_source(case.imports), source.text]
     lines += [s.layout() for s in (*inputs.statements, *inputs.constants)]
     lines.append(f"inputs = [{', '.join(inputs.arguments)}]")
     scope: dict[str, Any] = {"__file__": str(folder / "repro.py")}

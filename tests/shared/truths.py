@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -117,11 +118,14 @@ def about_sentences(found: Mapping[str, Any], reports: Mapping[str, str]) -> Che
     return out
 
 
-def about_numbers(script: Path, reports: Mapping[str, str]) -> Checked:
-    """Check that all numbers about the difference are the one that the script itself shows."""
+def about_numbers(script: Path, reports: Mapping[str, str], modules: Path) -> Checked:
+    """Check that all numbers about the difference are the one that the script itself shows, with its ``modules``."""
     done = subprocess.run(
-        [sys.executable, "-c", _DIFFERENCE, str(script)], capture_output=True, text=True, check=False, cwd=script.parent
-    )
+        [sys.executable, "-c", _DIFFERENCE, str(script)],
+        capture_output=True, text=True, check=False, cwd=script.parent,
+        env={**os.environ, "PYTHONPATH": str(modules)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     differences = {f"{number:.3g}" for number in json.loads(done.stdout.splitlines()[-1])}
     out = Checked()
     for name, report in reports.items():

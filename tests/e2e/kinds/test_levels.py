@@ -143,7 +143,6 @@ def numpy_sine(x: torch.Tensor) -> torch.Tensor:
 
 REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor], list[list[float]]]] = {
     "wrapper subclass": (sine, pair, [[1, 1, 1], [2, 2, 2]]),
-    "subclass of functions": (sine, lambda: torch.ones(3).as_subclass(Named), [[1, 1, 1]]),
     "numpy": (numpy_sine, lambda: torch.ones(3), [[1, 1, 1]]),
 }
 
@@ -156,6 +155,13 @@ def test_what_the_dynamo_level_refuses_falls_back(kind: str, db: str) -> None:
     assert capture.provenance["refused"].startswith("dynamo: ")
     _, inputs = restored(db)
     assert [x.tolist() for x in inputs] == values
+
+
+def test_a_subclass_of_functions_is_stored_as_dynamo_has_it(db: str) -> None:
+    capture = fail(db, "auto", team.forward, sine, torch.ones(3).as_subclass(Named))
+    assert (capture.state, capture.provenance["level"]) == ("pending", "dynamo")
+    (given,) = restored(db)[1]
+    assert (type(given).__name__, given.tolist()) == ("Named", [1, 1, 1])
 
 
 def test_a_backward_of_subclasses_falls_back(db: str) -> None:

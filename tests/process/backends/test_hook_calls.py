@@ -203,5 +203,5 @@ def test_nodes_that_a_message_names_are_kept_with_what_they_call(db: str) -> Non
     late, early = (row.failure for row in captures(db))
     assert late is not None
     assert early is not None
-    assert (late.detail, early.detail) == ({"nodes": {"first": "erf", "after_all": "add"}}, {})
+    assert (late.detail, early.detail) == ({"nodes": {"first": "erf", "after_all": "add"}, "eager": ""}, {"eager": ""})
     assert [signature(f).message for f in (late, early)] == ["node erf with [add]", "node erf with [output]"]

@@ -73,7 +73,7 @@ def break_out():
 
 @register_backend
 def hostile(gm, inputs):
-    if not os.environ.get("CAPTURING") and (done := break_out()):
+    if not os.path.exists(os.path.join(HOME, "capturing")) and (done := break_out()):
         raise RuntimeError("broke out: " + ", ".join(done))
     if any("relu" in str(node.target) for node in gm.graph.nodes):
         raise NotImplementedError("cannot lower relu")
@@ -139,16 +139,17 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
         found = Victim(tmp_path, [server, service])
         monkeypatch.delitem(sys.modules, "hostile_backend", raising=False)
         monkeypatch.delitem(registry._COMPILER_FNS, "hostile", raising=False)
-        with monkeypatch.context() as capturing:
-            capturing.setenv("CAPTURING", "1")
-            importlib.import_module("hostile_backend")
-            torch._dynamo.reset()
-            fxminify.install(found.db, check=False, data="full")
-            try:
-                with pytest.raises(Exception, match="cannot lower relu"):
-                    torch.compile(lambda x: torch.relu(x) + x * 2, backend="hostile")(torch.randn(4))
-            finally:
-                fxminify.uninstall()
+        capturing = home / "capturing"
+        capturing.touch()
+        importlib.import_module("hostile_backend")
+        torch._dynamo.reset()
+        fxminify.install(found.db, check=False, data="full")
+        try:
+            with pytest.raises(Exception, match="cannot lower relu"):
+                torch.compile(lambda x: torch.relu(x) + x * 2, backend="hostile")(torch.randn(4))
+        finally:
+            fxminify.uninstall()
+            capturing.unlink()
         monkeypatch.chdir(tmp_path)
         yield found
 

@@ -27,7 +27,7 @@ from real_failures import skip_if_gone
 
 import fxminify
 from fxminify import cli
-from fxminify.minifier.sandbox.launcher import SandboxError
+from fxminify.minifier.sandbox.launcher import STARTS, SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Pool
 from fxminify.minifier.session.events import QueryAnswered
 from fxminify.store.index import Index, State, leases
@@ -176,8 +176,8 @@ def test_a_limit_is_kept_whatever_the_clock_says(forward: float, monkeypatch: py
 
 
 @pytest.fixture
-def first_zygote(monkeypatch: pytest.MonkeyPatch) -> Callable[[], subprocess.Popen[bytes]]:
-    """A function that waits for the next zygote of this process, and gives it while it imports."""
+def next_zygote(monkeypatch: pytest.MonkeyPatch) -> Callable[[], subprocess.Popen[bytes]]:
+    """A function that waits for the next zygote of this process, and returns it while it imports."""
     started: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
     real = subprocess.Popen
 
@@ -193,14 +193,15 @@ def first_zygote(monkeypatch: pytest.MonkeyPatch) -> Callable[[], subprocess.Pop
 
 @pytest.mark.parametrize("delay", [0.0, 0.3, 1.5])
 def test_a_zygote_that_is_killed_while_it_imports_is_a_sentence(
-    first_zygote: Callable[[], subprocess.Popen[bytes]], delay: float
+    next_zygote: Callable[[], subprocess.Popen[bytes]], delay: float
 ) -> None:
     with ThreadPoolExecutor(1) as together:
         pool = Pool(spec("ts", "").to_json(), jobs=1)
         starting = together.submit(pool.start)
-        zygote = first_zygote()
-        time.sleep(delay)
-        zygote.kill()
+        for _ in range(STARTS):
+            zygote = next_zygote()
+            time.sleep(delay)
+            zygote.kill()
         with pytest.raises(SandboxError, match="the process died while importing the backend"):
             starting.result(60)
         assert zygote.poll() == -signal.SIGKILL
@@ -211,12 +212,13 @@ def test_a_zygote_that_is_killed_while_it_imports_is_a_sentence(
 
 @pytest.mark.slow
 def test_a_capture_whose_zygote_was_killed_is_minified_by_the_next_command(
-    db: Path, first_zygote: Callable[[], subprocess.Popen[bytes]]
+    db: Path, next_zygote: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
     options = fxminify.MinifyOptions(replays=1, runs=1, explain=False)
     with ThreadPoolExecutor(1) as together:
         ended = together.submit(fxminify.minify, db, options=options)
-        first_zygote().kill()
+        for _ in range(STARTS):
+            next_zygote().kill()
         (result,) = ended.result(120)
     assert result.state is State.BLOCKED
     assert result.reason.startswith("the workers cannot work: the process died while importing the backend")

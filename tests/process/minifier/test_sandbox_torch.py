@@ -185,8 +185,8 @@ def test_a_generic_message_is_told_apart_by_file_descriptor_2(pool: Pool) -> Non
     both = [failure_of(observe(pool, "generic", function)) for function in (relu, sin)]
     assert [f.message for f in both] == ["compilation failed"] * 2
     assert [signature(f).diagnostics for f in both] == [
-        "<unknown>:<n>: error: failed to legalize operation 'torch.aten.relu'",
-        "<unknown>:<n>: error: failed to legalize operation 'torch.aten.sin'",
+        "error: failed to legalize operation 'torch.aten.relu'",
+        "error: failed to legalize operation 'torch.aten.sin'",
     ]
 
 

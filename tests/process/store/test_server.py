@@ -58,7 +58,7 @@ def test_an_older_schema_is_named_and_brought_up_to_date(url: str) -> None:
         connection.exec_driver_sql("ALTER TABLE repros DROP COLUMN document, DROP COLUMN nodes, DROP COLUMN inputs")
         connection.exec_driver_sql(
             "DROP TABLE artifacts, bugs, sightings, environments, leases, tasks, workers, tokens, uploads, events,"
-            " triage, merged, installations, deliveries, targets, labels, bug_sightings"
+            " triage, merged, installations, deliveries, targets, labels, bug_sightings, sessions"
         )
         connection.exec_driver_sql(
             "DROP INDEX ix_captures_state, ix_captures_signature, ix_captures_last_seen, ix_reductions_finished"
