@@ -46,6 +46,7 @@ from .probes import (
     value_sets,
 )
 from .same_bug import is_same_but_for_dtypes
+from .size_rules import telling_size
 
 #: Queries and seconds that an explanation may take.
 MOST, SECONDS = 48, 90.0
@@ -55,7 +56,7 @@ MOST_POWERS = 5
 SMALL = 2
 #: The most dimensions of one small size that are varied one by one, and the number of answers about sizes after which
 #: no other dimension is begun. This leaves a part of the budget for other features.
-MOST_PLACES, MOST_SIZES = 6, 18
+MOST_PLACES, MOST_SIZES, MOST_DIVISORS = 6, 18, 4
 #: The most larger cases on which a value is tried that eager refuses on the minimal case.
 MOST_LARGER = 8
 #: A size to which a small one is raised: powers of two up to this are where vectors and tiles end.
@@ -348,7 +349,20 @@ class _Session:
         for other in dict.fromkeys(below):
             if self.resize(places, size, other) is Outcome.PASS:
                 break
+        self.find_divisor(places, size)
         return True
+
+    def find_divisor(self, places: Sequence[Place], size: int) -> None:
+        """Ask about more sizes while those that fail are multiples of several numbers, and those that pass of none."""
+        for _ in range(MOST_DIVISORS):
+            answers = self.answers.get((Aspect.SIZE, self.name(places)), ())
+            fails, passed = (
+                [int(a.value) for a in answers if a.outcome is outcome and not a.on]
+                for outcome in (Outcome.SAME, Outcome.PASS)
+            )
+            other = telling_size(size, [size, *fails], passed)
+            if other is None or self.resize(places, size, other) not in (Outcome.SAME, Outcome.PASS):
+                return
 
     def resize(self, places: Sequence[Place], size: int, other: int) -> Outcome | None:
         name = self.name(places)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..oracle.verdict import Outcome
 from .features import DEFAULT, LEFT_OUT, OTHERWISE, Aspect, Claim, Feature, change
+from .size_rules import divisors
 
 #: The most places that are named one by one.
 _NAMED = 6
@@ -227,12 +228,11 @@ def _rule(feature: Feature) -> tuple[str, list[str]]:
     if min(passed) > high:
         rule = f"size {high} or less" if min(passed) == high + 1 else f"a size under {min(passed)}"
         return rule, [*all_passed, *also]
-    for divisor in (2, 3, 4, 8, 16, 32, 64):
-        multiples = {f % divisor == 0 for f in fails}
-        if len(passed) > 1 and len(multiples) == 1 and {p % divisor == 0 for p in passed} == {not min(multiples)}:
-            which = "a multiple" if min(multiples) else "no multiple"
-            return f"a size that is {which} of {divisor}", [*_clauses(feature, Outcome.SAME, "fail"), *all_passed]
-    return "", []
+    found = divisors(fails, passed)
+    if len(found) != 1:
+        return "", []
+    which = "no multiple" if low % found[0] else "a multiple"
+    return f"a size that is {which} of {found[0]}", [*_clauses(feature, Outcome.SAME, "fail"), *all_passed]
 
 
 def _least_number(feature: Feature) -> tuple[float, float] | None:

@@ -23,7 +23,7 @@ _TOLD = re.compile(
     r"(?:Needs|Passes with|Does not matter \(as tested\):|Also fails with|Fails in another way with|In place of|"
     r"Not tested, because) .*?\.(?=\s|$)"
 )
-_OFF = re.compile(r"off by ([^ ]+)")
+_OFF = re.compile(r"off by ([^ ,]+)")
 #: Runs the script in ``sys.argv[1]`` and says by how much and where what it compares differs.
 _DIFFERENCE = """
 import json, runpy, sys, traceback
@@ -138,7 +138,8 @@ def about_numbers(script: Path, reports: Mapping[str, str], modules: Path) -> Ch
 
 def plain(text: str) -> str:
     """The words of a report without its mark-up and its line breaks."""
-    return " ".join(html.unescape(re.sub(r"<[^<>]*>|\\(?=[^\w\s])", "", text)).split())
+    without = re.sub(r"\\(?=[^\w\s])", "", re.sub(r"<(/?(?:p|div|h\d|li|tr|td|th|dd|dt|pre)\b)[^<>]*>", " ", text))
+    return " ".join(html.unescape(re.sub(r"<[^<>]*>", "", without)).split())
 
 
 def _any(patterns: Iterable[str], name: str) -> bool:

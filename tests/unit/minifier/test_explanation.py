@@ -48,11 +48,19 @@ def feature(aspect: Aspect, name: str, now: str, **answers: str) -> Feature:
         ),
         (
             sized(17, (18, 33, 69), (16, 32)),
-            "Needs a size that is no multiple of 4 in x.shape[1] (17, 18, 33 and 69 fail; 16 and 32 pass).",
+            "Passes with size 16 or 32 in x.shape[1] (17, 18, 33 and 69 fail).",
+        ),
+        (
+            sized(17, (18, 33, 69), (16, 20, 32)),
+            "Needs a size that is no multiple of 4 in x.shape[1] (17, 18, 33 and 69 fail; 16, 20 and 32 pass).",
         ),
         (
             sized(8, (16, 32), (7, 9, 33)),
-            "Needs a size that is a multiple of 2 in x.shape[1] (8, 16 and 32 fail; 7, 9 and 33 pass).",
+            "Passes with size 7, 9 or 33 in x.shape[1] (8, 16 and 32 fail).",
+        ),
+        (
+            sized(8, (16, 32), (7, 9, 12, 33)),
+            "Needs a size that is a multiple of 8 in x.shape[1] (8, 16 and 32 fail; 7, 9, 12 and 33 pass).",
         ),
         (sized(2, (3,), (1, 4)), "Passes with size 1 or 4 in x.shape[1] (2 and 3 fail)."),
         (
