@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from fxminify.minifier.reporting.size_rules import divisors, telling_size
 
 
