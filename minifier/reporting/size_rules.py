@@ -1,4 +1,4 @@
-"""Rules such as "a multiple of 8": the divisors that the answers about sizes leave, and the size that tells them apart."""
+"""Rules such as "a multiple of 8": the divisors that the answers leave, and the size that tells them apart."""
 
 from __future__ import annotations
 
