@@ -46,7 +46,7 @@ class AgreedCase:
 
 
 def refuse(question: str) -> bool:
-    """The answer where nobody can be asked."""
+    """Answer no, where there is no person to ask."""
     return False
 
 
@@ -64,10 +64,11 @@ def may_run(
     sandbox: bool = False,
     tell: Tell = silent,
 ) -> AgreedCase | None:
-    """Return what was read of the capture ``id``, its case or its ``script``, as something that may run; else None.
+    """Return the parts of capture ``id`` that may run, its case or its ``script``; else None.
 
-    With ``sandbox`` the question lists the directories that come back in it. ``tell`` gets them where nobody is asked.
-    Raises `fxminify.backends.provenance.spec.InvalidSpec` where its backend cannot be read.
+    With ``sandbox`` the question lists the directories of this machine that the case can read. ``tell`` is called with
+    them if no question is needed. Raises `fxminify.backends.provenance.spec.InvalidSpec` if its backend cannot be
+    read.
     """
     text = "" if script is None else script.text
     spec = BackendSpec.from_json(stored.case.backend)

@@ -1,9 +1,9 @@
 """`fxminify.reduce`: the reducer alone, in this process, for a predicate of your own.
 
-Takes what ``torch._functorch.fx_minifier.minifier`` takes. The graph and the inputs given are never touched: every
-call of the predicate gets a module and tensors of its own. Functions without a public name (a local function, an
-operator of a library) stay live objects, so any graph this process can hold can be reduced. Recorded values lie on
-disk: at no time are there more tensors than the caller's own and those of one run.
+Takes the arguments of ``torch._functorch.fx_minifier.minifier``. The given graph and inputs are never changed: every
+call of the predicate gets its own module and tensors. Functions without a public name (a local function, an operator
+of a library) stay live objects, so any graph this process can hold can be reduced. Recorded values lie on disk: memory
+holds the caller's tensors and the tensors of one run, never more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What passes look at: a case, the trace of its values, and facts derived from both.
+"""A view of a case for passes: the case, the trace of its values, and facts computed from both.
 
 There is one `GraphView` for each accepted case. It computes each fact when it is first used and then keeps it, so that
 thousands of candidates can be made from it quickly.

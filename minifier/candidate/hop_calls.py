@@ -25,11 +25,12 @@ _FIXED = frozenset({"autograd_function_apply", "custom_function_call"})
 
 @dataclass(frozen=True, slots=True)
 class HopCall:
-    """``node`` calls the subgraphs at ``paths``, which are attributes of the graph that has the node.
+    """The call of a higher-order operator. ``node`` calls the subgraphs at ``paths``, attributes of the graph of the
+    node.
 
     ``at`` is the position of the list of operands among the arguments; with ``spread`` it is the position of the first
-    operand. It is None if the operands are not known. The subgraphs in ``shared`` are given the operands. ``free``:
-    operands can be added and removed.
+    operand. It is None for unknown operands. The subgraphs in ``shared`` receive the operands. ``free``: operands can
+    be added and removed.
     """
 
     node: Node

@@ -1,7 +1,7 @@
-"""A higher-order operator replaced by the nodes of its subgraphs: the edit `Inline` of the top-level graph.
+"""Replace a higher-order operator by the nodes of its subgraphs: the edit `Inline` of the top-level graph.
 
-All operators are treated alike. The trace says which outer value each placeholder stood for and its value in the first
-call. The shapes say which results can replace those of the operator.
+All operators are treated alike. The trace gives the outer value of each placeholder and its value in the first call.
+The shapes decide which results can replace the results of the operator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Inline:
 
 
 class _Inlining:
-    """One application of `Inline`."""
+    """An application of `Inline`."""
 
     def __init__(self, view: GraphView, made: list[HopCall]) -> None:
         self.view = view
@@ -101,7 +101,7 @@ class _Inlining:
         return True
 
     def given(self, call: HopCall, path: str, graph: Graph) -> dict[str, Value] | None:
-        """What replaces each placeholder of the subgraph; None if one cannot be replaced."""
+        """Return a replacement for each placeholder of the subgraph, or None if one cannot be replaced."""
         given: dict[str, Value] = {}
         placeholders = graph.placeholders
         operands: list[Value] = call.operands if path in call.shared else []
@@ -143,9 +143,9 @@ class _Inlining:
         return free
 
     def results(self) -> tuple[dict[str, Value], list[str], set[str]] | None:
-        """What replaces each result, the results that must become inputs, and the nodes that are removed.
+        """Return the replacement of each result, the results that must become inputs, and the nodes that are removed.
 
-        None if the operator has a result that nothing can replace.
+        Return None if the operator has a result that nothing can replace.
         """
         graph, name = self.view.case.graph, self.node.name
         picked = picks(graph, name)

@@ -3,10 +3,10 @@
 The size of a case is a tuple of natural numbers, the most important first. Only a case with a smaller tuple may replace
 the best case. No sequence of such tuples descends for ever, so every reduction ends. The numbers are:
 
-1. compute nodes, those of subgraphs included;
+1. compute nodes, including the nodes of subgraphs;
 2. nodes that are not part of a decomposition, so a composite operation is larger than one part of it;
 3. returned values;
-4. inputs, those of subgraphs included;
+4. inputs, including the inputs of subgraphs;
 5. the ranks of the called operations: the plain operation of each form has the lowest (`RANKS`);
 6. literal arguments, the items of lists included;
 7. the sum of the weights of the numbers among them (`weight`).

@@ -54,7 +54,7 @@ class Patch:
 
 
 def merge(patches: Iterable[Patch]) -> Patch:
-    """One patch with the edits of all ``patches``. Where two replace the same node, the first of them counts."""
+    """Return a patch with the edits of all ``patches``. If two of them replace the same node, the first one wins."""
     patches = tuple(patches)
     substitutes: dict[str, Value] = {}
     for p in patches:
@@ -94,9 +94,10 @@ def apply(view: GraphView, patch: Patch) -> Case | None:
 
 
 def reduced(view: GraphView, patch: Patch) -> tuple[Graph, list[str]] | None:
-    """The subgraph of ``view`` with ``patch`` applied, and the names of the values that it needs as further inputs.
+    """Apply ``patch`` to the graph of ``view``. Return the subgraph and the names of the values that become new
+    inputs.
 
-    The subgraph keeps its placeholders and what it returns. The result is None if ``patch`` changes nothing.
+    The subgraph keeps its placeholders and its returned values. Return None if ``patch`` changes nothing.
     """
     if not patch:
         return None
@@ -146,7 +147,7 @@ def _closure(view: GraphView, patch: Patch) -> set[str]:
 
 
 class _Edit:
-    """One application of a patch."""
+    """An application of a patch."""
 
     def __init__(self, view: GraphView, patch: Patch, kept: set[str]) -> None:
         self.view = view
@@ -164,7 +165,7 @@ class _Edit:
         return value
 
     def read(self, name: str) -> Value:
-        """What a reader of ``name`` reads in the candidate."""
+        """Return the value that a reader of ``name`` reads in the candidate."""
         value: Value = self.substitutes.get(name, {"ref": name})
         if tag(value) == "ref":
             name = value["ref"]
@@ -176,7 +177,7 @@ class _Edit:
         return value
 
     def outputs(self) -> list[Value]:
-        """What the candidate returns: values returned before and still computed, and values that lost a reader."""
+        """Return the outputs of the candidate: returned values that are still computed, and values that lost a reader."""
         view, patch = self.view, self.patch
         values = [v for i, v in enumerate(view.outputs) if i not in patch.cut]
         if not patch.drop:
@@ -354,7 +355,7 @@ class _Tensors:
         return self.moves[traced, index]
 
     def moved(self, value: Value) -> Value:
-        """``value`` with its indices of tensors changed to those of this table."""
+        """Return ``value`` with its tensor indices translated to the indices of this table."""
         if type(value) is list:
             return [self.moved(v) for v in value]
         if isinstance(value, Graph):

@@ -22,7 +22,7 @@ from .subgraphs import SubgraphView, picks, without_dead
 Place = tuple[int | str, ...]
 
 _CONTAINERS = ("tuple", "size", "slice")
-#: Edits of an earlier kind go before all those of a later one.
+#: All edits of an earlier kind are applied before the edits of a later kind.
 _KIND = 1 << 20
 
 
@@ -50,7 +50,7 @@ class Become:
 
 @dataclass(frozen=True, slots=True)
 class Omit:
-    """An argument is left out. Later positional arguments are given by name; ``names`` are those of the parameters."""
+    """Leave out an argument. Later positional arguments become keyword arguments; ``names`` are the parameter names."""
 
     path: Path
     node: str

@@ -1,9 +1,9 @@
-"""Edits of the subgraphs of higher-order operators: what a `Patch` carries besides its edits of the top-level graph.
+"""Edits of the subgraphs of higher-order operators. A `Patch` carries them beside its edits of the top-level graph.
 
 An edit is plain data and addresses a graph by its path. Any edits may be combined, so an edit does nothing if its node
-was already removed or the operator does not allow it. The rules inside a subgraph are those of
-`minifier.candidate.patch`, with two differences. The result of a subgraph keeps its form. A value whose producer is
-removed becomes a further operand of every call of the subgraph (`provide`), and finally an input of the case.
+was already removed or the operator does not allow it. The rules of `minifier.candidate.patch` also hold inside a
+subgraph, with two differences. The result of a subgraph keeps its form. A value whose producer is removed becomes a
+further operand of every call of the subgraph (`provide`), and finally an input of the case.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def subgraphs(view: GraphView) -> list[SubgraphView]:
 
 @dataclass(frozen=True, slots=True)
 class OfSubgraph:
-    """An edit of the subgraph at ``path``. Edits of inner subgraphs are applied before those of outer ones."""
+    """An edit of the subgraph at ``path``. Inner subgraphs are edited before outer ones."""
 
     path: Path
 
@@ -251,10 +251,10 @@ def picks(graph: Graph, name: str) -> dict[str, int] | None:
 
 
 def provide(case: Case, path: Path, names: Iterable[str], trace: Trace) -> Case | None:
-    """``case`` with placeholders ``names``, which have recorded values, in the graph at ``path``.
+    """Add placeholders ``names``, which have recorded values, to the graph of ``case`` at ``path``.
 
-    Every call of the subgraph passes them as operands; the outermost ones are inputs of the case. The result is None if
-    a call takes no further operands.
+    Every call of the subgraph passes them as operands; the outermost ones become inputs of the case. Return None if a
+    call takes no further operands.
     """
     names = list(names)
     if not names:

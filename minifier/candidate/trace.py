@@ -83,7 +83,9 @@ class Trace:
     parts: Mapping[str, Graph] = field(default_factory=dict)
 
     def value(self, name: str) -> Recorded | None:
-        """The record of node ``name``, or of the node that it is a copy of (`copied`); None if there is none."""
+        """Return the record of the node ``name``, or of its original if it is a copy (`copied`). Return None if
+        neither exists.
+        """
         return self.values.get(name) or (self.values.get(name.partition(COPY)[0]) if COPY in name else None)
 
     def tensor(self, name: str) -> TensorSpec | None:

@@ -1,4 +1,4 @@
-"""How the validity of a candidate is found out; `fxminify.minifier.tracing.validity` does it."""
+"""Ways to check whether a candidate is valid. `fxminify.minifier.tracing.validity` carries them out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from ...store.document.case import Case, TensorSpec
 
 
 class Way(StrEnum):
-    """``EAGER``: a run on zeros. ``FAKE``: torch propagates shapes. ``NONE``: torch refuses a case that runs, so
-    nothing can be told."""
+    """A way to check candidates.
+
+    ``EAGER`` runs them on zeros. ``FAKE`` lets torch propagate shapes. ``NONE`` checks nothing, because torch refuses
+    even a case that runs.
+    """
 
     EAGER = "eager"
     FAKE = "fake"

@@ -72,6 +72,6 @@ def keep(index: Index, capture: int, found: dict[str, Any]) -> None:
 
 
 def stored(index: Index, capture: int) -> dict[str, Any] | None:
-    """What `keep` stored for ``capture``. None where there is nothing that can be read."""
+    """Return the artifact that `keep` stored for ``capture``, or None if it is missing or cannot be read."""
     found = index.artifacts.get(capture, ARTIFACT)
     return found if isinstance(found, dict) else None

@@ -27,7 +27,7 @@ STRICT_RUNS = 12
 
 
 class VotingOracle(Protocol):
-    """An oracle that can be told how many runs a query takes."""
+    """An oracle with an adjustable number of runs for each query."""
 
     votes: Votes
 
@@ -46,9 +46,9 @@ def confirmation_votes(rate: float, least: float | None = None, runs: int = MOST
 
 
 class Flakiness:
-    """How often cases fail.
+    """The failure rate of cases, and the votes that confirm them.
 
-    ``rate`` is the share of the ``replays`` of the capture that failed. ``least`` is the share that the user asked for.
+    ``rate`` is the share of the ``replays`` of the capture that failed. ``least`` is the share that the user requires.
     ``confirm`` replaces the usual confirmation votes. Every vote is logged under the key of its case and ``name``.
     """
 

@@ -21,11 +21,11 @@ MARGIN = ALARM_TIMES * LASTS_TIMES
 
 
 class HangMargin:
-    """Time limits of the result of a reduction by ``oracle``. Does nothing where the failure is no hang.
+    """Time limits of the result of a reduction by ``oracle``. For other failures than hangs it does nothing.
 
-    ``timeout_factor`` says how many times longer than usual the limits of all candidates were. None means that they
-    were as usual, so the result must still be checked. ``timeout`` is that of one query, in seconds. ``tell`` is called
-    before a query.
+    ``timeout_factor`` is the factor by which the limits of all candidates were longer than usual. None means that they
+    were as usual, so the result must still be checked. ``timeout`` is the limit of one query, in seconds. ``tell`` is
+    called before a query.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What one run of a case showed, as data. No torch.
+"""The outcome of one run of a case, as data. No torch.
 
-A worker that answers reports what it saw. A worker that dies, hangs or uses too much memory does so in a known phase.
-If that happens before the backend is called, the case is invalid. Afterwards it is a failure of the backend.
+A worker that answers reports its observation. A worker that dies, hangs or uses too much memory does so in a known
+phase. If that happens before the backend is called, the case is invalid. Afterwards it is a failure of the backend.
 """
 
 from __future__ import annotations

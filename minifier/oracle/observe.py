@@ -49,11 +49,11 @@ def observe(
     backend: Callable[[Any, Any], Any] | None = None,
     live: list[object] | None = None,
 ) -> Observation:
-    """Observe ``case`` once. ``mark`` is told each phase as it begins.
+    """Observe ``case`` once. ``mark`` is called with each phase when it begins.
 
     Phases are build, eager, compile, guards, forward, backward and compare; the ``compile`` entry is in ``trace``
-    before the backend is entered. ``backend`` stands in for the one that the case names, ``live`` holds the objects
-    of an in-process case.
+    before the backend is entered. ``backend`` replaces the backend that the case names. ``live`` holds the objects of
+    an in-process case.
     """
     phases = _Phases(mark)
     observation = _Observer(case, blobs, phases, backend, live).observe(entry)
@@ -248,5 +248,5 @@ def name_inputs(gm: torch.fx.GraphModule) -> None:
 
 
 def _refused(exc: BaseException) -> Observation:
-    """What it means that eager raised ``exc``."""
+    """Return the observation of a case for which eager raised ``exc``."""
     return Observation(Seen.INVALID, detail=f"eager: {one_line(exc)}", refused=one_line(exc))

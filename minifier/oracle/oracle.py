@@ -114,7 +114,7 @@ class Oracle:
         self.timeout_factor = 1.0
 
     def put(self, blobs: Blobs) -> None:
-        """Make storages available to the workers. Those of a candidate must be put before the query."""
+        """Make storages available to the workers. Call it for the storages of a candidate before its query."""
         self.pool.scratch.put(blobs)
 
     def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
@@ -142,7 +142,7 @@ class Oracle:
         return self.timeout_factor * min(self.timeout, hang_seconds(self.healthy, case.graph.count))
 
     def judge(self, observation: Observation) -> Verdict:
-        """What one observation means."""
+        """Turn an observation into a verdict."""
         if observation.seen is Seen.INFRA:
             return Verdict(Outcome.INFRA, detail=observation.detail)
         if observation.seen is Seen.INVALID:
@@ -194,7 +194,7 @@ class _Query:
         except CancelledError:
             self.future.cancel()
             return
-        except BaseException as exc:  # noqa: BLE001  handed on to whoever waits
+        except BaseException as exc:  # noqa: BLE001  passed on to the waiting thread
             self._fail(exc)
             return
         self.seconds += reply.seconds

@@ -43,7 +43,7 @@ PREFERENCE = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How often and how fast the runs through one entry showed the failure."""
+    """The number of runs through an entry, the number that showed the failure, and their seconds."""
 
     runs: int = 0
     matched: int = 0
@@ -56,14 +56,18 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What the replays showed.
+    """The result of the replays.
 
-    ``matcher`` has an example for each signature that they showed of the captured failure, ``entries`` what each entry
-    showed; ``threads`` is torch's number of threads (`fxminify.minifier.oracle.tasks`); ``healthy``, for a hang, the
-    seconds that a graph of one node takes, else 0; ``reason`` says why it did not reproduce, for a person; ``passes``
-    that every run ended without a failure; ``refused`` is what eager raised, where it did so in every run, ``absent``
-    why the backend cannot run here. ``anchor`` is where a hang hangs (`fxminify.minifier.sandbox.stacks`), empty where
-    that is not known. ``longer`` is the time limit of cases that are larger than the one that was replayed.
+    * ``matcher`` has an example for each signature that the captured failure had in them, ``entries`` the result of
+      each entry.
+    * ``threads`` is torch's number of threads (`fxminify.minifier.oracle.tasks`).
+    * ``healthy``: for a hang, the seconds that a graph of one node takes, else 0.
+    * ``reason`` explains to a person why the failure did not reproduce; ``passes`` is true if every run ended without
+      a failure.
+    * ``refused`` is the error of eager mode if every run raised one; ``absent`` is the reason why the backend cannot
+      run here.
+    * ``anchor`` is the call in which a hang hangs (`fxminify.minifier.sandbox.stacks`), empty if it is not known.
+    * ``longer`` is the time limit of cases that are larger than the replayed one.
     """
 
     reproduced: bool
@@ -87,7 +91,7 @@ class Replay:
         return self.matcher.examples
 
     def seldom(self) -> str:
-        """How often the whole graph failed (``7 of 9``), nothing where it always did."""
+        """Return how often the whole graph failed (``7 of 9``), or an empty text if it always failed."""
         shown = self.entries.get(self.entry)
         return f"{shown.matched} of {shown.runs}" if shown is not None and shown.rate < 1 else ""
 
@@ -265,12 +269,12 @@ class _Runs:
         return all(observation.seen is Seen.PASS for observation, _ in self._all())
 
     def refused(self) -> str:
-        """What eager raised before the backend was called, where all runs ended so; else nothing."""
+        """Return the error of eager mode if all runs ended in it, before the backend was called; else an empty text."""
         said = {observation.refused for observation, _ in self._all()}
         return said.pop() if len(said) == 1 else ""
 
     def absent(self) -> str:
-        """Why the backend cannot run here, where it said so in every run; else nothing."""
+        """Return why the backend cannot run here, if every run reported that; else an empty text."""
         said = {observation.absent for observation, _ in self._all()}
         return said.pop() if len(said) == 1 else ""
 
@@ -305,8 +309,10 @@ class _Runs:
 
 
 def missing(variables: Iterable[str], failures: Iterable[Failure], again: str) -> list[str]:
-    """What a backend had where it failed and does not have in replays, and what to do before the command
-    ``again``: variables and files."""
+    """List variables and files that the backend had when it failed and that replays do not have.
+
+    Each line says what to do before the command ``again``.
+    """
     lines = []
     if unset := ", ".join(name for name in variables if name not in os.environ):
         lines.append(

@@ -1,9 +1,9 @@
-"""Ask what the captured graph does without the operations that its failure needs.
+"""Run the captured graph without the operations that its failure needs.
 
-A program meets only the first failure of a backend, and a search that soon finds its cause sees no other. So the whole
-captured graph is asked about once more, without any node that calls what a node of the minimal graph calls: whoever
-reads such a node reads its recorded value. Another failure becomes a capture of its own; if nothing fails, the failure
-is the only thing that keeps the backend from compiling this graph.
+A program stops at the first failure of a backend, and a search that soon finds its cause sees no other. So the whole
+captured graph is run once more, without any node that calls what a node of the minimal graph calls. The users of such
+a node read its recorded value. Another failure becomes a capture of its own. If nothing fails, the failure is the only
+thing that keeps the backend from compiling this graph.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Rest:
     said: str = ""
 
     def words(self, minimal: Graph) -> str:
-        """What the captured graph does: ``passes without torch.lstm``. Empty where the answer says nothing.
+        """Describe the captured graph: ``passes without torch.lstm``. Empty if the answer decides nothing.
 
-        At most `_NAMED` operators are named, as the ``minimal`` graph shows them; indexing only where there is nothing
-        else. What the minimal graph has in another form is named as the captured graph calls it.
+        At most `_NAMED` operators are named, as the ``minimal`` graph shows them. Indexing is named only if there is
+        nothing else. An operator that the minimal graph has in another form is named as the captured graph calls it.
         """
         what = {
             Outcome.PASS: "passes",
@@ -82,7 +82,7 @@ def keep(index: Index, capture: int, found: Rest) -> None:
 
 
 def stored(index: Index, capture: int) -> Rest | None:
-    """What `keep` stored for ``capture``. None where there is nothing that can be read."""
+    """Return the `Rest` that `keep` stored for ``capture``, or None if it is missing or cannot be read."""
     try:
         return codec.load(index.artifacts.get(capture, ARTIFACT), Rest)
     except ValueError:
@@ -90,13 +90,15 @@ def stored(index: Index, capture: int) -> Rest | None:
 
 
 def _called(node: Node) -> str:
-    """What ``node`` calls, as a person names it: ``torch.relu``, ``aten::relu.default``, ``.view``."""
+    """Return the name that a person uses for the target of ``node``: ``torch.relu``, ``aten::relu.default``,
+    ``.view``.
+    """
     target = node.target
     return str(target[tag(target)]) if isinstance(target, dict) and tag(target) else f".{target}"
 
 
 def _shown(node: Node) -> str:
-    """What ``node`` calls as the printed graph shows it: ``torch.relu``, ``torch.ops.aten.relu.default``, ``.view``."""
+    """Return the target of ``node`` as the printed graph shows it: ``torch.relu``, ``torch.ops.aten.relu.default``."""
     return shown_target(node.target) if node.op == "call_function" else _called(node)
 
 

@@ -32,9 +32,11 @@ class BudgetSpent(Exception):
 
 
 class WriteAheadLog(Protocol):
-    """Records each query before it is asked, and its verdict. ``known`` holds all verdicts by key, those of an earlier
-    run of the same reduction included. ``used`` is told each verdict that a client needed; those that were asked ahead
-    may never be needed."""
+    """Records each query before it is sent, and its verdict.
+
+    ``known`` holds all verdicts by key, including the verdicts of an earlier run of the same reduction. ``used`` is
+    called with each verdict that a client needed; verdicts of queries that were sent ahead may never be needed.
+    """
 
     known: dict[str, Verdict]
 
@@ -62,9 +64,9 @@ class MemoryLog:
 
 
 class Budget:
-    """How many queries may be asked, and for how many seconds from now on. None means without limit.
+    """A limit on queries and on seconds from now on. None means without limit.
 
-    `reserve` seconds of these are kept for what comes after the queries.
+    `reserve` seconds of these are kept for the work after the queries.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Budget:
         self.started = clock()
 
     def spent(self) -> str:
-        """What is used up, such as ``9 queries``; empty while there is something left."""
+        """Return the limit that is used up, such as ``9 queries``, or an empty text if none is."""
         if self.queries is not None and self.asked >= self.queries:
             return count(self.queries, "query")
         if self.seconds is not None and self.clock() - self.started >= self.seconds - self.reserve:
@@ -91,9 +93,10 @@ class Budget:
 
 
 class QueryScheduler:
-    """Asks ``oracle``. More than one of ``jobs`` needs an oracle that has ``submit``.
+    """Sends queries to ``oracle``.
 
-    ``told(case, name, verdict)`` is called after every answer to `ask`.
+    More than one of ``jobs`` needs an oracle that has ``submit``. ``answered(case, name, verdict)`` is called after every
+    answer to `ask`.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class QueryScheduler:
         self._keys = Keys()
         #: The number of queries that were asked, without those that an earlier run answered.
         self.queries = 0
-        self.told: Callable[[Case, str, Verdict], None] = lambda case, name, verdict: None
+        self.answered: Callable[[Case, str, Verdict], None] = lambda case, name, verdict: None
 
     def key(self, case: Case) -> str:
         return self._keys.key(case)
@@ -130,7 +133,7 @@ class QueryScheduler:
         self.log.used(self.key(case), name)
 
     def spent(self) -> str:
-        """Which budget is used up; empty while there is something left."""
+        """Return the budget that is used up, or an empty text while there is something left."""
         return next(filter(None, (budget.spent() for budget in self._budgets)), "")
 
     @contextmanager
@@ -215,7 +218,7 @@ class QueryScheduler:
         self.log.answered(key, verdict)
 
     def withdraw(self) -> None:
-        """Cancel what is under way: nobody waits for it any more."""
+        """Cancel all running queries. Their answers are not needed any more."""
         for _, _, future in self._flying.values():
             future.cancel()
         self._flying.clear()
@@ -239,4 +242,4 @@ class QueryScheduler:
 
     def _learn(self, key: str, case: Case, name: str, verdict: Verdict) -> None:
         self.log.answered(key, verdict)
-        self.told(case, name, verdict)
+        self.answered(case, name, verdict)

@@ -27,10 +27,11 @@ OWN_THREADS = 0
 
 
 def observe_argument(case: Case, entry: str, threads: int = OWN_THREADS, *, summed: bool = False) -> Json:
-    """The argument of the ``observe`` task. ``threads`` is what torch may use where the context does not say.
+    """Build the argument of the ``observe`` task.
 
-    Some compilers generate other code for another number of threads, so by default a worker has as many as a script.
-    ``summed``: gradients are those of the sum of the outputs.
+    ``threads`` is torch's number of threads if the context does not set one. Some compilers generate other code for
+    another number of threads, so by default a worker has as many as a script. ``summed``: gradients are gradients of
+    the sum of the outputs.
     """
     return {"case": to_json(case), "entry": entry, "threads": threads, "summed": summed}
 

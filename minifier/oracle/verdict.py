@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One answer. ``seconds`` is wall time in the worker; ``detail`` says why, for the log."""
+    """The answer to a query. ``seconds`` is wall time in the worker; ``detail`` is the reason, for the log."""
 
     outcome: Outcome
     signature: Signature | None = None
@@ -42,7 +42,7 @@ class Verdict:
 
     @property
     def counted(self) -> tuple[int, int]:
-        """How many runs showed the failure under reduction, and how many there were."""
+        """The number of runs that showed the failure under reduction, and the number of runs."""
         found = _COUNTED.fullmatch(self.detail)
         return (int(found[1]), int(found[2])) if found else (int(self.same), 1)
 

@@ -291,7 +291,7 @@ _IN_WORDS = {
 
 
 def in_words(name: str) -> str:
-    """What the pass ``name`` does, for a person who watches; a text that names no pass as it is."""
+    """Return the description of the pass ``name`` for progress messages, or ``name`` itself if no such pass exists."""
     return next((_IN_WORDS[row.stage] for row in installed().passes if row.name == name), name)
 
 

@@ -38,7 +38,7 @@ Places = frozenset[tuple[int, int]]
 
 
 def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
-    """Make dimensions smaller, those of one size together: most failures do not depend on sizes."""
+    """Make dimensions smaller. Dimensions of equal size change together. Most failures do not depend on sizes."""
     left, once, known = MOST, case, made(case)
     # torch specializes the sizes 0 and 1, so the smallest symbolic size is 2.
     least = 2 if any(tag(value) == "sym" for value in case.inputs) else 1
@@ -163,7 +163,10 @@ def made(case: Case, known: frozenset[int] = frozenset()) -> frozenset[int]:
 
 
 def _named(node: Node) -> list[int]:
-    """The integers in lists; of a call that reshapes or has no inputs the others if there are none."""
+    """Return the integers in list arguments of ``node``.
+
+    Without such lists, return the integer arguments of a reshaping call or of a call without inputs.
+    """
     listed = [n for value in (*node.args, *node.kwargs.values()) for n in _listed(value)]
     alone = not node.inputs or node.target in _RESHAPING
     return listed or [a for a in node.args if type(a) is int and alone]
@@ -178,9 +181,10 @@ def multiples(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
 
 
 def products(case: Case, sizes: Mapping[int, int]) -> dict[int, int]:
-    """``sizes``, with each size that is the product of neighbours in a shape made the product of their new sizes.
+    """Return ``sizes`` with consistent products.
 
-    Shapes are those of tensors and results, and lists of numbers in the graph.
+    A size that is the product of neighbours in some shape becomes the product of their new sizes. The shapes are read
+    from tensors, from results, and from lists of numbers in the graph.
     """
     shapes = [list(case.tensors[i].shape) for i in changeable(case)]
     for node in case.graph.nodes:
@@ -220,8 +224,11 @@ def changeable(case: Case) -> list[int]:
 
 
 def groups(case: Case, size: int, once: Case) -> list[Places]:
-    """Groups of dimensions of that size: those of one size in the case ``once``, which had larger tensors, those at one
-    position from the front, from the end, then each alone."""
+    """Group the dimensions that have ``size``.
+
+    The groups come in this order: equal sizes in ``once``, the case that had larger tensors; equal positions from the
+    front; equal positions from the end; each dimension alone.
+    """
     found = [(i, d) for i in changeable(case) for d, s in enumerate(case.tensors[i].shape) if s == size]
     were = {(i, d): once.tensors[i].shape[d] for i, d in found}
     alike = [frozenset(p for p in found if were[p] == s) for s in sorted(set(were.values()))]

@@ -61,7 +61,7 @@ def recorded(spec: TensorSpec, cells: Array, stride: Shape, of: object, storages
 
 
 def sharers(case: Case, key: str | None) -> list[int]:
-    """Indices of the tensors in the storage ``key``; none if ``key`` is None."""
+    """Return the indices of the tensors in the storage ``key``. The list is empty if ``key`` is None."""
     return [i for i, spec in enumerate(case.tensors) if spec.storage == key and key is not None]
 
 

@@ -37,9 +37,11 @@ def slices(view: GraphView, step: int) -> Proposal | None:
 
 
 def guesses(view: GraphView, step: int) -> Proposal | None:
-    """What `slices` asks about first, the hints that are a small part of the graph, and here also the likeliest atoms
-    whose operators occur once, each alone, and one atom of every operator, all at once. If none of these fails, nothing
-    more is asked."""
+    """Propose the first queries of `slices`, and two guesses about rare operators.
+
+    The queries are the hints that are a small part of the graph, the likeliest atoms whose operators occur once, each
+    alone, and one atom of every operator, all at once. The pass ends if none of these candidates fails.
+    """
     if step > 0:
         return None
     patches, space, hints = _searched(view)
@@ -53,7 +55,7 @@ def guesses(view: GraphView, step: int) -> Proposal | None:
 
 
 def _specimens(view: GraphView) -> list[Items]:
-    """One atom of every operator: where it occurs first, and where it occurs last."""
+    """Return two sets with an atom of every operator: its first occurrences, and its last ones."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for i, atom in enumerate(view.atoms):

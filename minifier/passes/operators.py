@@ -41,7 +41,7 @@ def flatten(view: GraphView, step: int) -> Proposal | None:
 
 
 def inline(view: GraphView, step: int) -> Proposal | None:
-    """One patch that inlines each call in the top-level graph."""
+    """Inline calls in the top-level graph, one call in each patch."""
     edits = _inlines(view)
     return each(tuple(Patch(edits=(edit,)) for edit in edits)) if edits and step == 0 else None
 

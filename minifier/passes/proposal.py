@@ -1,4 +1,4 @@
-"""What a pass proposes, and how a pass is declared.
+"""Proposals of passes, and the declaration of a pass.
 
 A proposal starts a search: a generator that yields choices, and is sent whether the candidate of each choice still
 fails in the same way. A search is a deterministic function of these answers, so it can be replayed with assumed ones.
@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
 
 class Choices(Protocol):
-    """What `Pass.propose` returns: a `Proposal`, a `Walk`, or another search over candidates.
+    """The return type of `Pass.propose`: a `Proposal`, a `Walk`, or another search over candidates.
 
     If ``again`` is true, the same step is proposed once more after a candidate was accepted, for the new case. If
     ``may_grow`` is true, candidates are tested even if they are larger than the best case.
@@ -103,11 +103,12 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of the table. ``propose(view, step)`` returns the proposal of a step, None after the last step.
+    """A row of the table of passes.
 
-    A ``one_shot`` pass takes big steps while the case is large. It runs once, and again only if other passes removed a
-    quarter of the nodes since. The other passes run to a fixpoint, which makes the result 1-minimal. One that is
-    ``late`` also runs after the last stage, which has made values alike that were not.
+    ``propose(view, step)`` returns the proposal of a step, or None after the last step. A ``one_shot`` pass takes big
+    steps while the case is large. It runs once, and again only if other passes removed a quarter of the nodes since.
+    The other passes run to a fixpoint, which makes the result 1-minimal. A ``late`` pass runs again after the last
+    stage, because that stage makes different values equal.
     """
 
     name: str
@@ -157,7 +158,7 @@ def name_of(function: Canonicalize) -> str:
 
 
 def _at_once(group: Sequence[Canonicalize], case: Case, storages: Storages, problem: Problem) -> Candidates:
-    """One candidate: ``case`` with the changes of all of ``group``; none if fewer than two of them change it."""
+    """Try ``case`` with the changes of all of ``group`` as a single candidate, if at least two of them change it."""
     plain, changed = case, 0
     for function in group:
         before = plain

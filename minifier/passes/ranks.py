@@ -122,7 +122,10 @@ def _list(items: Sequence[int], d: int, rank: int, *, named: bool) -> list[int]:
 
 
 def _dimension(item: int, d: int, rank: int) -> int:
-    """The number of a dimension after ``d`` has gone; that of ``d`` itself becomes the one that took its place."""
+    """Return the new number of the dimension ``item`` after the dimension ``d`` of ``rank`` dimensions was removed.
+
+    For ``d`` itself, return the number of the dimension that takes its place.
+    """
     if item >= 0:
         return item - 1 if item > d or item == rank - 1 else item
     return item + 1 if item + rank < d or item == -rank else item

@@ -60,7 +60,10 @@ def read_past(view: GraphView, step: int) -> Proposal | None:
 
 
 def _tensors_read(view: GraphView, name: str) -> list[str]:
-    """The tensors that the tensor ``name`` reads. Those of another shape or dtype come first, the others were tried."""
+    """List the tensors that compute the tensor ``name``.
+
+    Tensors of another shape or dtype come first, because an earlier pass tried the others.
+    """
     tensor_type = view.tensor_type(name)
     types = {s: found for s in view.inputs[name] if (found := view.tensor_type(s)) is not None}
     return [] if tensor_type is None else sorted(types, key=lambda s: types[s] == tensor_type)

@@ -1,9 +1,9 @@
 """Arguments and sizes that only change together: a convolution without ``groups`` needs fewer channels.
 
-The other passes change one thing at a time. What eager refuses by itself, this pass completes: it changes one further
-size or number of the case, or two, so that eager accepts the whole. Which ones these are is found out by questions to
-eager (`GraphView.valid`), not by knowledge about operators, so it works for operators that nobody has heard of. Only
-completed changes are queries, and only changes that could not be asked about alone.
+The other passes change one thing at a time. This pass completes a change that eager refuses: it changes one or two
+further sizes or numbers of the case, so that eager accepts all of them together. It finds them by asking eager
+(`GraphView.valid`), not by knowledge about operators, so it works for unknown operators too. Only completed changes
+are queries, and only changes that could not be queried alone.
 """
 
 from __future__ import annotations

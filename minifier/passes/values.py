@@ -221,7 +221,7 @@ def _like(spec: TensorSpec, storages: Storages, number: int) -> TensorSpec | Non
 
 
 def _constants(spec: TensorSpec) -> Iterator[Json]:
-    """Simpler generators of a constant than that of ``spec``."""
+    """Yield generators of a constant that are simpler than the generator of ``spec``."""
     init = spec.init or {}
     value = init.get("value")
     if init.get("fn") != "full" or not isinstance(value, int | float) or isinstance(value, bool) or value in (0, 1):
@@ -234,7 +234,7 @@ def _constants(spec: TensorSpec) -> Iterator[Json]:
 
 
 def _without_seed(spec: TensorSpec) -> Iterator[Json]:
-    """What to try in place of random numbers or a sequence in a small tensor: one number, then a sequence."""
+    """Yield replacements for random numbers or a sequence in a small tensor: constants first, then a sequence."""
     fn = (spec.init or {}).get("fn")
     if fn not in (*_RANDOM, "arange") or spec.numel > READABLE:
         return

@@ -137,9 +137,9 @@ def _hints(case: Case, nodes: Sequence[Node], failure: Failure) -> Iterator[tupl
 
 
 def _alike(name: str, kinds: Iterable[str]) -> str:
-    """The one of ``kinds`` that is most similar to ``name``: ``cdist`` for ``cdistforward``.
+    """Return the name in ``kinds`` that is most similar to ``name``, or an empty text: ``cdist`` for ``cdistforward``.
 
-    Names are similar if one is a part of the other and both have at least `PART` characters. Empty if there is none.
+    Two names are similar if one is a part of the other and both have at least `PART` characters.
     """
     found = [k for k in kinds if min(len(k), len(name)) >= PART and (k in name or name in k)]
     return max(found, key=lambda k: (min(len(k), len(name)), k), default="")

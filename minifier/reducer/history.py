@@ -28,10 +28,11 @@ _PROBLEM = "problem/"
 
 @dataclass(slots=True)
 class Effort:
-    """What one pass asked and achieved.
+    """The queries and results of one pass.
 
-    ``seconds`` is the time of its queries in workers. ``removed`` counts compute nodes, ``invalid`` the candidates that
-    did not run in eager mode, ``other`` those that failed in another way. ``problems`` are errors of the pass itself.
+    ``seconds`` is the time of its queries in workers. ``removed`` counts compute nodes, ``invalid`` the candidates
+    that did not run in eager mode, ``other`` the candidates that failed in another way. ``problems`` are errors of the
+    pass itself.
     """
 
     pass_name: str
@@ -46,10 +47,10 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One reduction: its number, its number of compute nodes at the start, its steps, and its passes.
+    """The record of a reduction: its number, the compute nodes at the start, its steps, and its passes.
 
-    The passes are in the order of their first queries. ``unconfirmed`` counts the steps that a worker showed and an
-    unused one did not.
+    The passes are in the order of their first queries. ``unconfirmed`` counts the steps that failed in a worker that
+    was used before, and did not fail in an unused worker.
     """
 
     reduction: int
@@ -71,7 +72,7 @@ class History:
 
 
 def stored(index: Index, capture: int) -> History | None:
-    """The history of the last reduction of ``capture``, None if there is none."""
+    """Return the history of the last reduction of ``capture``, or None if it was never reduced."""
     info = index.reductions.last(capture)
     if info is None:
         return None
@@ -152,7 +153,10 @@ _Key = tuple[str, str]
 
 
 def _items(case: Case) -> dict[_Key, Any]:
-    """What the lines describe, by kind and name. Cases share the objects of most nodes, so comparing them is quick."""
+    """Collect the described parts of ``case`` by kind and name.
+
+    Cases share the objects of most nodes, so comparing them is quick.
+    """
     out: dict[_Key, Any] = {}
     for name, value in sorted(case.backend.items()):
         if name in ("options", "mode", "dynamic"):

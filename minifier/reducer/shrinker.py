@@ -80,10 +80,10 @@ class _Outlook:
 
 
 class _RunningSearch:
-    """A search over the candidates of one proposal: what it asks about now, and what it would ask later.
+    """A search over the candidates of one proposal: its current queries, and its likely next ones.
 
-    ``later`` are the passes that run after ``row``. If the candidate of a choice cannot be made, it is None, and the
-    error is reported to ``problem``.
+    ``later`` are the passes that run after ``row``. The candidate of a choice is None if it cannot be made; the error
+    is reported to ``problem``.
     """
 
     def __init__(
@@ -135,22 +135,22 @@ class _RunningSearch:
 
 
 class Shrinker:
-    """One reduction.
+    """The engine of one reduction.
 
-    ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every candidate of the
-    first two stages that failed differently, ``progress`` after every query. ``settled(stage)`` is called when the
-    passes of the first stage have ended, and after each later pass, if the best case is another one since. An exception
-    of the oracle or a callback ends `run`; `best` is valid at any time.
+    Callbacks: ``accepted(case, key)`` is called with every new best case, ``other(case, verdict)`` with every
+    candidate of the first two stages that failed differently, and ``progress`` after every query. ``settled(stage)``
+    is called when the passes of the first stage have ended, and after each later pass that changed the best case.
+    ``proceed()`` is called before the last stage; if it returns False, that stage is skipped. An exception of the
+    oracle or of a callback ends `run`; `best` is valid at any time.
 
-    ``hints`` are groups of nodes to try first, ``blamed`` are nodes that certainly cause the failure, see
-    `fxminify.minifier.reducer.hints`. ``study(case)`` records the values of a case anew, before passes replace what
-    cannot be removed; it may return None. ``validator`` tells which candidates eager accepts, see
-    `fxminify.minifier.reducer.validity`; the others are not asked about. ``proceed()`` is called before the last stage,
-    which is left out if it returns False.
+    ``hints`` are groups of nodes to try first. ``blamed`` are nodes that certainly cause the failure, see
+    `fxminify.minifier.reducer.hints`. ``study(case)`` records the values of a case again, before passes replace what
+    cannot be removed; it may return None. ``validator`` finds the candidates that eager accepts, see
+    `fxminify.minifier.reducer.validity`; the other candidates are never sent to the oracle.
 
-    It is a problem of a pass if it raises, does not come to an end, or makes a candidate that is no valid graph (see
-    `fxminify.minifier.candidate.lint`). In the first two cases the pass does not run again. If ``strict``, `run` raises
-    `PassFailed` instead.
+    A pass has a problem if it raises, does not end, or makes a candidate that is not a valid graph (see
+    `fxminify.minifier.candidate.lint`). In the first two cases the pass does not run again. If ``strict``, `run`
+    raises `PassFailed` instead.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Shrinker:
         self._studied = ""
         #: The number of nodes with which a one-shot pass last ran.
         self._shots: dict[str, int] = {}
-        #: Passes that asked in vain since another pass made the case smaller.
+        #: Passes whose candidates were all rejected since another pass made the case smaller.
         self._exhausted: set[str] = set()
         #: The outlooks of cases that may become the best one, by key.
         self._imagined: dict[str, _Outlook] = {}
@@ -208,7 +208,7 @@ class Shrinker:
         self._best_key = ""
         self._settled_best = case
         self._start_nodes = self._sizes.nodes(case)
-        self._scheduler.told = self._told
+        self._scheduler.answered = self._answered
         reason = ""
         try:
             while self._round():
@@ -223,14 +223,14 @@ class Shrinker:
             reason = reason or str(exc)
         finally:
             self._scheduler.withdraw()
-            self._scheduler.told = _nobody
+            self._scheduler.answered = _ignore
         return ReductionResult(self.best, not reason, reason, self._scheduler.queries, self._trace, self._problems)
 
     def _round(self) -> bool:
-        """Run every pass of the first two stages that is not exhausted. Returns whether there is more to do.
+        """Run every pass of the first two stages that is not exhausted. Return whether there is more to do.
 
-        A pass that asked in vain is exhausted until no other pass makes the case smaller. Passes that replace run only
-        if no pass that removes did anything.
+        A pass whose candidates were all rejected is exhausted until another pass makes the case smaller. Passes that
+        replace run only if no pass that removes changed the case.
         """
         before, all_of_them = self.best, not self._exhausted
         for stage in (Stage.REMOVE, Stage.REPLACE):
@@ -306,9 +306,9 @@ class Shrinker:
         return row.one_shot and row.name in self._shots and (nodes <= SMALL or nodes * 4 > self._shots[row.name] * 3)
 
     def _proposal(self, outlook: _Outlook, row: Pass, step: int, problem: Problem | None = None) -> Choices | None:
-        """What a pass proposes for a case in a step; each proposal is made once.
+        """Return the proposal of a pass for a case and a step. Each proposal is made once.
 
-        Errors are reported to ``problem``. Without one, as when the shrinker looks ahead, they are ignored, because the
+        Errors are reported to ``problem``. Without ``problem``, when the shrinker looks ahead, errors are ignored: the
         proposal may never be needed.
         """
         if row.name in self._broken:
@@ -354,11 +354,11 @@ class Shrinker:
         return verdict.same
 
     def _answer(self, case: Case | None, search: _RunningSearch, problem: Problem | None = None) -> bool | None:
-        """The answer if it is known without a query, else None.
+        """Return the answer if it is known without a query, else None.
 
-        It is known if ``case`` is None, invalid, the best case itself or not smaller, or if it was asked about before.
-        Candidates of the first stage have recorded values, so nearly all of them run in eager mode. Whether their
-        subgraphs obey torch's rules is another question.
+        It is known if ``case`` is None, invalid, the best case, or not smaller, or if it had a query before.
+        Candidates of the first stage have recorded values, so nearly all of them run in eager mode. Only their
+        subgraphs may break torch's rules.
         """
         if case is None:
             return False
@@ -398,7 +398,7 @@ class Shrinker:
             self._best_key = self._scheduler.key(self.best)
         return self._best_key
 
-    def _told(self, case: Case, name: str, verdict: Verdict) -> None:
+    def _answered(self, case: Case, name: str, verdict: Verdict) -> None:
         """Note an answer, even one to a query that was asked ahead."""
         canonicalizing = self._row is not None and self._row.stage is Stage.CANONICALIZE
         if verdict.outcome is Outcome.OTHER and self._other is not None and not canonicalizing:
@@ -498,5 +498,5 @@ def _silent(exc: Exception, name: str) -> None:
     """Ignore an error of a proposal that the shrinker only looks at ahead; it is reported if its turn comes."""
 
 
-def _nobody(case: Case, name: str, verdict: Verdict) -> None:
+def _ignore(case: Case, name: str, verdict: Verdict) -> None:
     pass

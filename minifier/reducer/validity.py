@@ -1,8 +1,8 @@
-"""Which candidates are valid programs, found out without the backend: such a question is no query.
+"""Find valid candidates without the backend. Such a check is not a query.
 
-A worker runs a candidate in eager mode or with fake tensors (`fxminify.minifier.tracing.validity`), and traces one that
-has subgraphs, for which torch has rules that eager does not check (`fxminify.minifier.tracing.rules`). Every answer is
-kept. The answers are a function of the case, so a reduction remains a function of the verdicts.
+A worker runs a candidate in eager mode or with fake tensors (`fxminify.minifier.tracing.validity`), and traces one
+that has subgraphs, for which torch has rules that eager does not check (`fxminify.minifier.tracing.rules`). Every
+answer is kept. The answers are a function of the case, so a reduction remains a function of the verdicts.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ class KnownValidity:
         return tuple(accepted and next(obeys) for accepted in runs)
 
     def obeys_rules(self, base: Case, candidates: Sequence[Case]) -> tuple[bool, ...]:
-        """For each candidate whether its subgraphs obey torch's rules, as those of ``base`` do. True if unknown.
+        """Return for each candidate whether its subgraphs obey torch's rules.
 
-        Raises `NotKnown` as a call does.
+        The answer is True for all candidates if the subgraphs of ``base`` break the rules. Raises `NotKnown` as a call
+        does.
         """
         within = [case for case in candidates if paths(case.graph)]
         if not within or not all(self._answers(_RULES, [base], self._trace)):

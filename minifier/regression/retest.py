@@ -89,7 +89,7 @@ class RetestCase:
 
 @dataclass(frozen=True, slots=True)
 class RetestAnswer:
-    """The result of one case. ``retest`` is None if the case was never minified; ``message`` says why."""
+    """The result of a case. ``retest`` is None for a case that was never minified; ``message`` is the reason."""
 
     case: RetestCase
     retest: Retest | None
@@ -330,7 +330,7 @@ def classify(found: Verification) -> tuple[RetestResult, str, str]:
         return RetestResult.CANNOT_RUN, found.blocked_reason, ""
     failure = next((f for f in found.failures if f is not None), None)
     if failure is not None and failure.kind is FailureKind.CRASH and failure.signal == 9:
-        return RetestResult.CANNOT_RUN, "it was killed (SIGKILL), as for want of memory", ""
+        return RetestResult.CANNOT_RUN, "it was killed (SIGKILL), probably because memory ran out", ""
     if failure is not None:
         return RetestResult.CHANGED, failure.headline(), signature(failure).digest
     if found.passed == found.runs:

@@ -165,7 +165,7 @@ class ClusterPool(Workers):
 
 
 class _Errand:
-    """One request on its way to a reply, with storages sent after it where they are missing."""
+    """A request on its way to a reply. Storages that the worker lacks are sent after it."""
 
     def __init__(self, pool: ClusterPool, request: Json, future: Future[Reply]) -> None:
         self.pool = pool
@@ -186,7 +186,7 @@ class _Errand:
             return
         try:
             reply = self.reply(task)
-        except BaseException as error:  # noqa: BLE001  whoever waits must hear of it, whatever it is
+        except BaseException as error:  # noqa: BLE001  any error must reach the waiting thread
             if self.future.set_running_or_notify_cancel():
                 known = isinstance(error, SandboxError)
                 self.future.set_exception(error if known else SandboxError(f"the cluster failed: {error!r:.300}"))

@@ -22,7 +22,7 @@ from .launcher import BackendImportError, SandboxError
 from .messages import Json
 from .pool import Ended, Pool, Reply
 
-#: Pools that are kept at a time, and seconds after which one that nobody asks is closed.
+#: The most pools that are kept, and the seconds after which an unused one is closed.
 MOST, IDLE = 4, 900.0
 
 
@@ -82,8 +82,10 @@ class _Sessions:
 
     @contextmanager
     def pool(self, session: str, setup: Json) -> Iterator[Pool]:
-        """The pool of ``session``, started if there is none; it is not closed before the block ends unless its driver
-        says so. Raises `SandboxError`."""
+        """Return the pool of ``session``, and start it if necessary. Raises `SandboxError`.
+
+        The pool stays open until the block ends, unless its driver closes it.
+        """
         with self._lock:
             pool = self._pools.get(session) or self._start(session, setup)
             self._pools.move_to_end(session)

@@ -75,7 +75,7 @@ class Worker:
             self.exited.wait(5.0)
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, negative for a signal; None when the process is alive or nobody saw it end."""
+        """Return the exit code, negative for a signal, or None if the process is alive or its end was not observed."""
         self.exited.wait(seconds)
         return self.status
 
@@ -241,7 +241,7 @@ class Launcher:
         return code is not None and code < 0
 
     def _first_message(self, channel: Channel, worker: Worker | None) -> Message | None:
-        """What is sent first; None if nothing is in ``start_timeout`` seconds in which the process could run."""
+        """Return the first message, or None if none arrives within ``start_timeout`` seconds of processor time."""
         process = worker.pid if worker is not None else self._process.pid if self._process is not None else 0
         waits, waited, began = ProcessorWait(process), 0.0, time.monotonic()
         while (left := stretched(self.start_timeout, waited) - (time.monotonic() - began)) > 0:

@@ -156,7 +156,7 @@ def decode(body: bytes) -> Message:
 
 
 class Channel:
-    """One end of a socketpair that carries messages; receiving takes a timeout and survives partial messages."""
+    """An end of a socketpair that carries messages; receiving takes a timeout and survives partial messages."""
 
     _CHUNK: ClassVar[int] = 1 << 18
 
@@ -175,9 +175,9 @@ class Channel:
         self.sock.sendall(data)
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message, or None when there is none within ``timeout`` seconds.
+        """Return the next message, or None if ``timeout`` seconds pass without one.
 
-        Raises `EOFError` when the other side closed or died, `ProtocolError` on anything that is no message.
+        Raises `EOFError` when the other side closed or died, and `ProtocolError` for data that is not a message.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (message := self._take()) is None:

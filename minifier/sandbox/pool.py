@@ -39,20 +39,23 @@ _SIGKILL = 9
 
 
 class Ended(StrEnum):
-    """How a request ended."""
+    """The way in which a request ended."""
 
     DONE = "done"  # answered: see result
     CRASH = "crash"  # the worker died of a signal, or left by os._exit: see signal, exit_code
     TIMEOUT = "timeout"  # killed at the time limit, or before it where a sampled worker has got stuck
-    MEMORY = "memory"  # killed at the memory cap, or by the kernel for want of memory
+    MEMORY = "memory"  # killed at the memory cap, or by the kernel because memory ran out
     INFRA = "infra"  # our own trouble: see error
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a request. ``phase`` is the last one announced, ``marks`` when each began, in seconds; ``dirty``
-    says why the worker was not used again although it answered. Of the ``seconds`` it waited ``cpu_wait_s`` for a
-    processor. ``stacks`` are the samples that were asked for."""
+    """The result of a request.
+
+    ``phase`` is the last phase announced, ``marks`` the time at which each began, in seconds. ``dirty`` is the reason
+    why the worker was not used again although it answered. Of the ``seconds`` it waited ``cpu_wait_s`` for a
+    processor. ``stacks`` are the requested samples.
+    """
 
     ended: Ended
     phase: str = ""
@@ -72,7 +75,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Counts:
-    """What the pool has done so far."""
+    """The pool's counters of requests and workers."""
 
     requests: int = 0
     workers: int = 0
@@ -91,7 +94,7 @@ class _Job:
 
 
 class Workers(ABC):
-    """What the oracle asks: a `Pool`, or a cluster of them (`fxminify.minifier.sandbox.cluster`)."""
+    """The interface that the oracle uses: a `Pool`, or a cluster of them (`fxminify.minifier.sandbox.cluster`)."""
 
     scratch: Scratch
 

@@ -28,7 +28,7 @@ _TORCH = (
 
 #: Set in the environment before anything is imported, with what adapters add.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-#: Would make torch dump, log or swallow the very failures under study, or capture those of candidates.
+#: Would make torch dump, log or swallow the failures under study, or capture the failures of candidates.
 UNWANTED = (
     "TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE", SWITCH,
     DATABASE,

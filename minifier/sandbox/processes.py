@@ -59,7 +59,7 @@ def kill_group(pid: int) -> None:
 
 
 def kill_children(seconds: float = 5.0) -> None:
-    """SIGKILL to every descendant of this process, again until there is none, and reap them."""
+    """Send SIGKILL to every descendant of this process until all are gone, and reap them."""
     end = time.monotonic() + seconds
     me = psutil.Process()
     while (family := me.children(recursive=True)) and time.monotonic() < end:
@@ -108,12 +108,12 @@ def limit_resources(memory: int) -> None:
 
 
 def threads() -> int:
-    """How many threads this process has, those of libraries included."""
+    """Return the number of threads of this process, including threads of libraries."""
     return len(os.listdir("/proc/self/task"))
 
 
 def oom_kills() -> int:
-    """How often the kernel killed a process for want of memory since boot; 0 where it does not say."""
+    """Return how often the kernel killed a process for lack of memory since boot, or 0 if it keeps no count."""
     try:
         with open("/proc/vmstat") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)

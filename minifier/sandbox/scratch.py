@@ -89,7 +89,7 @@ class Scratch(Mapping[str, bytes]):
 
     @property
     def cache(self) -> Path:
-        """Where compilers of confined workers keep what they cache."""
+        """Return the cache folder of compilers in confined workers."""
         return self.root / "cache"
 
     @property
@@ -98,7 +98,7 @@ class Scratch(Mapping[str, bytes]):
         return self.root / "work"
 
     def output(self, query: int, stream: str) -> Path:
-        """Where ``stream`` of ``query`` is captured."""
+        """Return the file that captures ``stream`` of ``query``."""
         return self.root / "output" / f"{query}.{stream}"
 
     def remove(self) -> None:

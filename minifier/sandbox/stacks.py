@@ -50,7 +50,9 @@ def common(stacks: Sequence[Stack]) -> Stack:
 
 
 def anchor(stacks: Sequence[Stack]) -> str:
-    """Where the worker hung that was sampled: the innermost call of all of ``stacks``. Empty if they are too few."""
+    """Return the call in which the sampled worker hung: the innermost call of all ``stacks``. Empty for too few
+    samples.
+    """
     alike = common(stacks) if len(stacks) >= ENOUGH else ()
     return alike[-1] if alike else ""
 

@@ -59,7 +59,7 @@ def run(channel: Channel, setup: Setup, parent: int) -> None:
         stacks.answer()
         serve(channel, scratch)
         code = 0
-    except (EOFError, OSError):  # the driver is gone: nobody to tell
+    except (EOFError, OSError):  # the driver is gone: there is no receiver
         code = 0
     except BaseException:  # noqa: BLE001  the process ends here: say why in the log of the zygote
         traceback.print_exc()

@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
     channel = Channel(socket.socket(fileno=int(argv[1])))
     mode, driver = argv[2], int(argv[3])
     os.set_inheritable(channel.fileno(), False)
-    die_with_parent(driver)  # while imports run, nobody listens to the channel
+    die_with_parent(driver)  # while imports run, the channel is not read
     setup = channel.receive()
     assert isinstance(setup, Setup)
     try:

@@ -137,7 +137,7 @@ class RecordingInterpreter(fx.Interpreter):
     def __init__(self, gm: fx.GraphModule, graph: Graph, tape: Tape, given: frozenset[str] = frozenset()) -> None:
         super().__init__(gm)
         self.tape = tape
-        # A build keeps the order of nodes but may change names; positions and names here are those of the case.
+        # A build keeps the order of nodes but may change names; positions and names here come from the case.
         self.names = {node: ours.name for node, ours in zip(gm.graph.nodes, graph.nodes, strict=True)}
         self.given = given
         # `as_strided` counts from the start of the storage, also for a view.

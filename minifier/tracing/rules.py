@@ -1,9 +1,9 @@
-"""Which candidates with subgraphs obey torch's own rules. Imports torch.
+"""Check candidates with subgraphs against torch's own rules. Imports torch.
 
 Eager runs a ``cond`` whose branch returns its operand, or a ``while_loop`` whose body writes to one. Dynamo and
 AOTAutograd refuse them: results of a subgraph must not alias its operands, operands must not be written to, and
 branches must return the same form. So a candidate is compiled as far as AOTAutograd, without any backend and without a
-run. Nothing is known if even the best case, which is known to fail in a backend, is refused.
+run. If torch refuses even the best case, which is known to fail in a backend, the check decides nothing.
 """
 
 from __future__ import annotations

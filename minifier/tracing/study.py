@@ -40,7 +40,7 @@ MOST_PARTS = 256
 def study(case: Case, blobs: Blobs, *, put: Put, live: list[object] | None = None, prefix: str = "") -> Trace:
     """Run ``case`` once in eager mode, as `fxminify.minifier.tracing.recorder.record` does, and decompose its calls.
 
-    The keys of recorded storages begin with ``prefix``, so that they differ from those of an earlier trace.
+    The keys of recorded storages begin with ``prefix``, so that they differ from the keys of an earlier trace.
     """
     learned = _Learned()
 
@@ -124,7 +124,7 @@ class _Student(RecordingInterpreter):
 
 
 def _encoded(defaults: Defaults) -> dict[str, Value]:
-    """Those defaults that a case can hold."""
+    """Return the defaults that a case can hold, encoded."""
     found = {}
     for name, value in defaults.items():
         with suppress(Unsupported):

@@ -1,10 +1,9 @@
-"""Which candidates are valid programs: found out without a backend and without recorded values. Imports torch.
+"""Check whether candidates are valid programs, without a backend and without recorded values. Imports torch.
 
 Every candidate runs once, and its backward pass if it has one, with tensors of the right shapes and dtypes. Small
 tensors are filled with zeros and the graph runs in eager mode. In other cases torch propagates shapes and dtypes
-(`FakeTensorMode`) and computes nothing.
-Neither tells about values. So a candidate counts as valid unless torch refuses it, and nothing is known if torch
-refuses even the ``base``, a case that is known to run.
+(`FakeTensorMode`) and computes nothing. Neither check depends on the recorded values. So a candidate counts as valid
+unless torch refuses it. If torch refuses even ``base``, a case that is known to run, the check decides nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _UNKNOWN = (
 
 
 def way(base: Case, *, live: list[object] | None = None) -> Way:
-    """How to tell candidates made of ``base``, a case that is known to run."""
+    """Choose how to check candidates made of ``base``, a case that is known to run."""
     if _loops(base.graph):  # on other values it may never end
         return Way.NONE
     if sum(spec.numel for spec in base.tensors) <= MOST_ELEMENTS and validity(Way.EAGER, [base], live=live) == [True]:
@@ -49,10 +48,10 @@ def way(base: Case, *, live: list[object] | None = None) -> Way:
 
 
 def validity(way: Way, candidates: Sequence[Case], *, live: list[object] | None = None) -> list[bool]:
-    """For each candidate whether torch accepts it; True where that cannot be told. ``way`` must not be `Way.NONE`.
+    """Return for each candidate whether torch accepts it, or True if that cannot be decided.
 
-    This runs code of the case, so call it in a worker, or in process only for `fxminify.reduce`. It restores the random
-    state of the process. ``live`` holds the objects of an in-process case.
+    ``way`` must not be `Way.NONE`. This runs code of the case, so call it in a worker, or in process only for
+    `fxminify.reduce`. It restores the random state of the process. ``live`` holds the objects of an in-process case.
     """
     accepts = _in_eager if way is Way.EAGER else _with_fake_tensors
     state = torch.get_rng_state()
