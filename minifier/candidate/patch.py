@@ -177,7 +177,7 @@ class _Edit:
         return value
 
     def outputs(self) -> list[Value]:
-        """Return the outputs of the candidate: returned values that are still computed, and values that lost a reader."""
+        """Return the outputs of the candidate: returned values still computed, and values that lost a reader."""
         view, patch = self.view, self.patch
         values = [v for i, v in enumerate(view.outputs) if i not in patch.cut]
         if not patch.drop:

@@ -95,8 +95,8 @@ class Budget:
 class QueryScheduler:
     """Sends queries to ``oracle``.
 
-    More than one of ``jobs`` needs an oracle that has ``submit``. ``answered(case, name, verdict)`` is called after every
-    answer to `ask`.
+    More than one of ``jobs`` needs an oracle that has ``submit``. ``answered(case, name, verdict)`` is called after
+    every answer to `ask`.
     """
 
     def __init__(
