@@ -1,11 +1,11 @@
-"""Failures on their way into an index. One transaction stores and counts any number of them.
+"""Store failures in an index. One transaction stores and counts any number of them.
 
-A server gets many at a time. A transaction for each would need thirty statements, of which each has its price; here
-their number hardly depends on that of the failures. Failures that are the same capture, in one transaction or in two at
-the same time, are one row that counts them.
+A server receives many at a time. A transaction for each would need thirty statements; here the number of statements
+hardly depends on the number of failures. Failures that are the same capture become one row with a count, even if
+two transactions store them at the same time.
 
-All who write here lock rows in one order, so that they do not wait for each other in a circle: captures that are known,
-storages, bugs, and all of a kind by one key. Who has locked a bug is the only one to insert captures of it.
+All writers lock rows in one order, so that no deadlock can arise: known captures, storages, bugs, and within a kind
+by key. A transaction that has locked a bug is the only one that inserts captures of it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class NewCapture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A failure that was met ``times`` times, with the versions in its ``provenance``.
+    """A failure that occurred ``times`` times, with the versions in its ``provenance``.
 
-    ``identity`` is that of `fxminify.store.recording`. Without ``new`` it is counted only if it is known. What arrived
-    under a ``key`` before is neither stored nor counted again. ``body`` is the digest of what was sent under the key.
-    ``actor`` is who sent it.
+    ``identity`` comes from `fxminify.store.recording`. Without ``new`` the failure is counted only if its capture
+    is known. A ``key`` that arrived before is neither stored nor counted again. ``body`` is the digest of the
+    upload with that key. ``actor`` is the sender.
     """
 
     identity: str
@@ -60,8 +60,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The capture that a failure is, and how often that was met. ``bug`` is None for one of an index that was
-    upgraded. In a ``conflict`` the key was used for something else, and nothing was stored or counted."""
+    """The capture of a failure and its number of occurrences. ``bug`` is None for a capture of an upgraded index.
+
+    In a ``conflict`` the key belongs to another upload, and nothing was stored or counted.
+    """
 
     capture: int
     bug: int | None
@@ -71,7 +73,7 @@ class Stored:
 
 @dataclass(slots=True)
 class _Capture:
-    """A capture, how often it was met before, and what has arrived of it."""
+    """A capture, its occurrences before this transaction, and its new arrivals."""
 
     id: int
     bug: int | None
@@ -134,7 +136,7 @@ def _write(session: Session, database: Database, cases: CaseStore, arrivals: Seq
 
 
 def _once(arrivals: Iterable[Arrival], done: Collection[str]) -> list[Arrival]:
-    """Those that repeat nothing that is ``done``, by key, and none of the others."""
+    """Drop the arrivals whose keys are in ``done``, and all but the first arrival with the same key."""
     keys, found = set(done), []
     for one in arrivals:
         if not one.key or one.key not in keys:
@@ -190,7 +192,7 @@ def _count(
 def _stored(
     session: Session, arrivals: Sequence[Arrival], captures: Mapping[str, _Capture], done: Mapping[str, Sent]
 ) -> list[Stored | None]:
-    """What each arrival is now. ``done`` has what was sent under keys, before and now."""
+    """Return the result of each arrival. ``done`` maps keys to uploads, earlier ones and new ones."""
     found = {one.id: Stored(one.id, one.bug, one.occurrences) for one in captures.values()}
     identities = {capture.id: identity for identity, capture in captures.items()}
     keys = {one.key for one in arrivals}

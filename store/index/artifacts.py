@@ -1,8 +1,8 @@
-"""What was made of a capture: `Repros`, the rendered files, and `Artifacts`, all other findings.
+"""The products of a capture: `Repros`, the rendered files, and `Artifacts`, all other findings.
 
-A repro is a file that a person runs, with the record of its verification. An artifact is a JSON document that explains
-a capture: the first node that differs, the ablation, the ONNX models... Its *kind* names it. The module that makes
-a kind also checks it when it is read, because a file may come from a stranger.
+A repro is a file that a person runs, with the record of its verification. An artifact is a JSON document that
+explains a capture: the first node that differs, the ablation, the ONNX models... Its *kind* names it. The module
+that makes a kind also checks it when it is read, because a file may come from a stranger.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from .trust import script_tag
 
 @dataclass(frozen=True, slots=True)
 class ReproInfo:
-    """One rendered file; ``verified`` of ``runs`` processes of their own showed the signature.
+    """A rendered file. The signature appeared in ``verified`` of ``runs`` fresh processes.
 
-    ``document`` is the digest of the case of a script, ``origin`` the tag of `fxminify.store.index.trust.script_tag`.
+    ``document`` is the digest of the case of a script, ``origin`` the tag of
+    `fxminify.store.index.trust.script_tag`.
     """
 
     capture: int
@@ -113,7 +114,7 @@ class Repros:
         self._cases.sweep(self._database.write(remove))
 
     def get(self, capture_id: int, format: str = "script") -> ReproInfo | None:
-        """The rendered file of that format, None if there is none."""
+        """Return the rendered file in ``format``, or None if it does not exist."""
         with self._database.reading() as session:
             self._database.need(session, CaptureRow, capture_id)
             row = session.get(ReproRow, (capture_id, format))
@@ -136,7 +137,7 @@ class Artifacts:
             session.merge(ArtifactRow(capture=capture_id, kind=kind, content=text, created=now()))
 
     def get(self, capture_id: int, kind: str) -> Any:
-        """The content of an artifact, None if there is none or it is no JSON. Its form is not checked."""
+        """Return the content of an artifact, or None if it does not exist or is not JSON. Its form is not checked."""
         with self._database.reading() as session:
             self._database.need(session, CaptureRow, capture_id)
             row = session.get(ArtifactRow, (capture_id, kind))

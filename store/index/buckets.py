@@ -1,7 +1,7 @@
 """Storages as objects in a bucket, or in any other place that fsspec opens by URL: ``<url>/<2 hex>/<digest>``.
 
-An object is written before the row that names it, and never changed. It is not removed with that row, because another
-process may be about to name it again: `minify gc` removes those that nobody has named for long.
+An object is written before the row that names it, and never changed. Deleting that row keeps the object, because
+another process may be about to name it again. `minify gc` removes objects that had no row for a long time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..errors import StoreError
 
 
 class Bucket:
-    """``url`` is for example ``s3://bucket/fxminify``. Credentials are those of the environment."""
+    """A bucket at ``url``, for example ``s3://bucket/fxminify``. Credentials come from the environment."""
 
     def __init__(self, url: str) -> None:
         from fsspec.core import url_to_fs

@@ -1,10 +1,9 @@
-"""The labels that people put on bugs, such as ``needs-owner``: what one may be, and which bugs have which.
+"""The labels that people put on bugs, such as ``needs-owner``: the rules for labels, and the labels of each bug.
 
-They are found by people only. What a task needs and a worker can are labels, too, but other ones
-(`fxminify.store.index.queue`).
+These labels serve people. The labels of tasks and workers are separate ones (`fxminify.store.index.queue`).
 
-A bug has its own labels and those of the bugs that were merged into it. Each stays with the bug that it was put on, so
-splitting gives back what merging took.
+A bug has its own labels and the labels of the bugs that were merged into it. Each stays with the bug that it was
+put on, so splitting restores the labels that merging took.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MOST = 20
 
 
 def named(labels: Iterable[str]) -> set[str]:
-    """These labels in lower case, in which they are stored. Raises `StoreError` for what is none."""
+    """Return these labels in lower case, the stored form. Raises `StoreError` for a text that is not a valid label."""
     found = set()
     for each in labels:
         label = each.strip().lower()
@@ -66,13 +65,13 @@ def bugs_with(label: str) -> Select[tuple[int]]:
 
 
 def used(session: Session, *, limit: int) -> list[str]:
-    """The labels that bugs have, sorted, at most ``limit``; without those that are none."""
+    """List the labels of all bugs, sorted, at most ``limit``. Texts that are not valid labels are left out."""
     found = session.scalars(select(BugLabelRow.label).distinct().order_by(BugLabelRow.label).limit(limit))
     return [label for label in found if _is_label(label)]
 
 
 def in_words(added: Sequence[str], removed: Sequence[str]) -> str:
-    """What was done, for the event that tells it."""
+    """Describe the change of labels for its event."""
     parts = (("labelled", added), ("no longer labelled", removed))
     return "; ".join(f"{what} {', '.join(labels)}" for what, labels in parts if labels)
 

@@ -1,14 +1,14 @@
 """The bugs of an index: captures of one backend that fail in the same way.
 
-Divergences, hangs and failures for lack of memory have few signatures. Once minified, they are one bug only if their
-smallest graphs call the same operators, so such a capture goes to another bug when its minification has ended. Captures
-without a signature are told apart by their text.
+Divergences, hangs and failures for lack of memory have few signatures. Once minified, they are the same bug only if
+their smallest graphs call the same operators. So such a capture moves to another bug when its minification has
+ended. Captures without a signature are the same bug if their texts are equal.
 
-People may say that bugs are one all the same (`fxminify.store.index.triage`): then captures of the one, also those to
-come, are counted under the other, and each remembers which bug is its own.
+People may declare two bugs to be the same (`fxminify.store.index.triage`). Then captures of the first, also new
+ones, are counted under the second, and each capture remembers its own bug.
 
-A bug has its counters, so that a listing reads no captures. They are kept by the transactions that store captures and
-count their occurrences. Per capture, day and installed versions there is one more count: the *sightings*.
+A bug has its counters, so that a listing reads no captures. The transactions that store captures and count their
+occurrences update them. Another count is kept per capture, day and installed versions: the *sightings*.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from .tables import (
 COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
-#: A bug with more captures is looked at by itself, so that nobody reads all of them.
+#: A bug with more captures gets a query of its own, so that its captures are not all read.
 _MANY = 500
 #: The most backends, and labels, that are named to choose from.
 BACKENDS = LABELS = 100
@@ -76,15 +76,17 @@ _UNKNOWN = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BugInfo:
-    """What a listing shows of a bug.
+    """A bug as listings show it.
 
-    ``ids`` are the first captures of it, at most `LISTED` of ``captures``. ``states`` counts them by state.
-    ``nodes_before`` is the smallest and the largest captured graph, ``nodes_after`` the smallest minified one; None
-    where there is none, and ``calls`` what that one calls. ``comes_from`` says which lines of a program fail, where
-    that is known. The first of its captures gives the ``headline``. ``status`` is what people said about it: a
-    duplicate has no captures, because they are those of the bug ``duplicate_of`` now; ``merged`` are the duplicates of
-    this bug. ``fixed_in`` has the versions with which a retest found it fixed, the oldest ones that are known.
-    ``labels`` are what people put on it and on its duplicates, sorted.
+    * ``ids`` are its first captures, at most `LISTED` of ``captures``. ``states`` counts the captures by state. The
+      first capture gives the ``headline``.
+    * ``nodes_before`` is the smallest and the largest captured graph, ``nodes_after`` the smallest minified one, or
+      None. ``calls`` are the operators that the smallest minified graph calls.
+    * ``comes_from`` are the lines of the program that fail, if they are known.
+    * ``status`` is the decision of a person or a retest. A duplicate has no captures, because they are counted
+      under the bug ``duplicate_of``; ``merged`` are the duplicates of this bug.
+    * ``fixed_in`` has the oldest known versions with which a retest found it fixed.
+    * ``labels`` are the labels of the bug and of its duplicates, sorted.
     """
 
     id: int
@@ -116,20 +118,20 @@ class BugInfo:
 
 
 class BugOrder(StrEnum):
-    """Which bugs come first in a list for people."""
+    """The order of a list of bugs."""
 
-    SEEN = "seen"  # those that were met last
-    NEW = "new"  # those of which the first capture is the newest
-    OFTEN = "often"  # those that were met most
+    SEEN = "seen"  # the latest occurrence first
+    NEW = "new"  # the newest first capture first
+    OFTEN = "often"  # the most occurrences first
 
 
 @dataclass(frozen=True, slots=True)
 class BugFilter:
-    """Which bugs are listed: those with all that is given.
+    """The conditions of a list of bugs. A bug must fulfil all that are set.
 
-    ``text`` is a part of the headline, of the backend, of the operators or of the signature, or ``#7`` for bug 7. A bug
-    has the ``state`` of any of its captures. Without ``statuses`` all but duplicates are listed. Those with ``labels``
-    have each of them.
+    ``text`` is a part of the headline, of the backend, of the operators or of the signature, or ``#7`` for bug 7. A
+    bug has the ``state`` of any of its captures. Without ``statuses`` all bugs but duplicates are listed. A bug
+    must have each of ``labels``.
     """
 
     text: str = ""
@@ -142,8 +144,11 @@ class BugFilter:
 
 @dataclass(frozen=True, slots=True)
 class BugList:
-    """A part of a list of bugs. ``before`` and ``after`` are the keys at which the parts before and after it begin,
-    empty where there is none."""
+    """A page of a list of bugs.
+
+    ``before`` and ``after`` are the keys at which the previous and the next page begin, empty at an end of the
+    list.
+    """
 
     bugs: Sequence[BugInfo]
     before: str
@@ -152,7 +157,7 @@ class BugList:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """How often a bug was seen on one ``day`` (UTC, ISO) with these ``versions``."""
+    """The occurrences of a bug on one ``day`` (UTC, ISO) with these ``versions``."""
 
     day: str
     versions: Mapping[str, str]
@@ -161,7 +166,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How many bugs with captures there are, by status, and how many captures and occurrences they have."""
+    """The number of bugs with captures by status, and of their captures and occurrences."""
 
     bugs: Mapping[BugStatus, int]
     captures: int
@@ -231,13 +236,13 @@ class Bugs:
             return bug_labels.used(session, limit=LABELS)
 
     def get(self, id: int) -> BugInfo:
-        """One bug. Raises `StoreError` if there is none with this id."""
+        """Return the bug ``id``. Raises `StoreError` if it does not exist."""
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
             return _infos(session, [id])[0]
 
     def with_script(self, id: int) -> int | None:
-        """The capture of a bug with the smallest verified script, None if there is none."""
+        """Return the capture of a bug that has the smallest verified script, or None without such a script."""
         tried = _tried([id])
         scripts = (
             select(ReproRow.capture)
@@ -265,7 +270,7 @@ class Bugs:
         return Totals(counted, sum(int(row[2]) for row in rows), sum(int(row[3]) for row in rows))
 
     def _alone(self, id: int) -> BugInfo:
-        """One bug, or why it cannot be read."""
+        """Return a bug, or a row that explains why it cannot be read."""
         try:
             return self.get(id)
         except UnreadableRow as error:
@@ -313,7 +318,7 @@ def environment(provenance: Json) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TimesMet:
-    """A capture was met ``times`` times, with the versions in its ``provenance``."""
+    """A capture that occurred ``times`` times, with the versions in its ``provenance``."""
 
     capture: int
     provenance: Json
@@ -322,10 +327,10 @@ class TimesMet:
 
 @dataclass(slots=True)
 class BugCount:
-    """A bug that a transaction has locked: its counters as they are, and what is to be counted for it by `count`.
+    """A bug that a transaction has locked: its stored counters, and the new occurrences for `count`.
 
-    The captures of the bug are counted under the bug ``root``. ``status`` is what is said about it. An ``empty`` one
-    was made just now.
+    The captures of the bug are counted under the bug ``root``. ``status`` is its triage status. An ``empty`` bug
+    was created by this transaction.
     """
 
     id: int
@@ -345,10 +350,11 @@ class BugCount:
 def counted(
     session: Session, ids: Collection[int], new: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[int, BugCount], dict[str, BugCount]]:
-    """The bugs under which captures are counted, by id, and the own bug of each new capture, by its key in ``new``.
+    """Lock the bugs under which captures are counted. Return them by id, and the own bug of each new capture by
+    key.
 
-    ``ids`` are those of known captures, ``new`` has `columns`, of which a bug is made if there is none. Nobody
-    merges or counts these bugs before the transaction ends.
+    ``ids`` are the bugs of known captures. ``new`` maps keys to `columns`, from which a missing bug is created. No
+    other transaction merges or counts these bugs before this one ends.
     """
     identities = {columns["identity"]: columns for columns in new.values()}
     rows = _lock(session, or_(BugRow.id.in_(ids), BugRow.identity.in_(identities)) if new else BugRow.id.in_(ids))
@@ -382,7 +388,7 @@ def _lock(session: Session, which: ColumnElement[bool]) -> list[BugRow]:
 
 
 def _said(session: Session, ids: Collection[int]) -> dict[int, TriageRow]:
-    """What is said about these bugs. Whoever changes it holds the row of the bug, as we do."""
+    """Return the triage rows of these bugs. A writer of a triage row holds the lock of the bug, as we do."""
     chosen = select(TriageRow).where(TriageRow.bug.in_(ids))
     return {row.bug: row for row in session.scalars(chosen, execution_options={"populate_existing": True})}
 
@@ -440,13 +446,15 @@ def _sight(session: Session, counts: Sequence[BugCount]) -> None:
 
 
 def _met_again(session: Session, bug: BugCount, said: TriageRow) -> None:
-    """What is said about a bug may not hold any more when it is met."""
+    """Update the triage status of a bug that occurred again: reopen it, or mark it as regressed."""
     status, last = status_of(said.status), bug.seen[-1]
     enough = status is BugStatus.IGNORED and said.until is not None and said.until <= bug.occurrences + bug.times
     if enough or status is BugStatus.OBSOLETE:
         session.delete(said)
         session.flush()
-        events.note(session, "bug", f"open again: it was {status}, and was met again", bug=bug.id, capture=last.capture)
+        events.note(
+            session, "bug", f"open again: it was {status}, and occurred again", bug=bug.id, capture=last.capture
+        )
     elif status is BugStatus.FIXED:
         fixed = versions_of(said.versions)
         for one in bug.seen:
@@ -629,8 +637,10 @@ def _infos(session: Session, ids: Sequence[int]) -> list[BugInfo]:
 
 
 def _states(session: Session, captures: Mapping[int, int]) -> dict[int, dict[State, int]]:
-    """The captures of each bug by state; it has so many of them. Those that nobody has tried, which may be very many,
-    are the others."""
+    """Count the captures of each bug by state. ``captures`` has the number of captures of each bug.
+
+    Pending captures, which may be very many, are not counted: they are the remainder.
+    """
     pending, of_them = State.PENDING.value, CaptureRow.bug.in_(captures)
     columns, keys = (CaptureRow.bug, CaptureRow.state, func.count()), (CaptureRow.bug, CaptureRow.state)
     parts = [
@@ -673,8 +683,10 @@ def _first(session: Session, captures: Mapping[int, int]) -> dict[int, list[int]
 
 
 def _tried(ids: Sequence[int]) -> Subquery:
-    """The captures of these bugs that somebody has minified, or has begun to: ``id`` and ``bug``. Of a bug that is met
-    again and again in other graphs, these are few."""
+    """Select ``id`` and ``bug`` of the captures of these bugs whose minification has begun or ended.
+
+    A bug that occurs again and again in other graphs has few of them.
+    """
     own, of_them = select(CaptureRow.id, CaptureRow.bug), CaptureRow.bug.in_(ids)
     over = own.where(of_them, CaptureRow.state.in_([each.value for each in State if each is not State.PENDING]))
     begun = own.join(ReductionRow, ReductionRow.capture == CaptureRow.id)

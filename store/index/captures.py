@@ -38,15 +38,17 @@ from .trust import origin_tag, signed_tag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureInfo:
-    """What a listing shows of a capture. To read it opens no case document.
+    """A capture as listings show it. Reading it opens no case document.
 
-    ``bug`` is the id of its bug (`fxminify.store.index.bugs`), ``signature`` the digest. ``queries`` are of the last
-    finished reduction, or of the running one; ``nodes_after`` and ``inputs_after`` are of its smallest case, or of that
-    of the verified script. ``verified`` of ``runs`` runs of the script showed the failure. ``operators`` names what the
-    smallest case calls, sorted, empty before a reduction. ``comes_from`` says which lines of the program the case of
-    the script comes from (`fxminify.store.document.program_lines`), empty without a script. ``failure`` is None if no
-    failure was seen, ``nodes_before`` if the graph could not be stored. Of a row that cannot be read only the id is
-    known, and ``problem`` says why.
+    * ``bug`` is the id of its bug (`fxminify.store.index.bugs`), ``signature`` the digest.
+    * ``queries`` belong to the last finished reduction, or to the running one. ``nodes_after`` and ``inputs_after``
+      belong to its smallest case, or to the case of the verified script.
+    * The failure appeared in ``verified`` of ``runs`` runs of the script.
+    * ``operators`` are the operators that the smallest case calls, sorted, empty before a reduction.
+    * ``comes_from`` are the lines of the program that the case of the script comes from
+      (`fxminify.store.document.program_lines`), empty without a script.
+    * ``failure`` is None if no failure was seen, ``nodes_before`` is None if the graph could not be stored.
+    * If the row cannot be read, only the id is known, and ``problem`` is the reason.
     """
 
     id: int
@@ -145,15 +147,15 @@ class Captures:
         actor: str = "",
         look: bool = True,
     ) -> AbstractContextManager[Arrival]:
-        """A failure as a program recorded it, to `store` inside the block.
+        """Prepare a recorded failure as an `Arrival`, to `store` inside the block.
 
-        One with a case and a reason becomes ``BLOCKED``, as does one of a backend that was not installed, and one that
-        eager has as well ``EAGER_REFUSES``: of these two no one is told, and no worker takes them up. Workers that
-        accept the key of a ``signer`` may run it. What was stored under a ``key`` before is not stored again; ``body``
-        is the digest of what was sent under it
-        (`fxminify.store.index.uploads`). ``actor`` is who sent it. With ``look``, a large one that is known is only
-        counted; if it turns out to be gone, do it again without. Raises `ValueError` for a case that contradicts its
-        blobs or is too large.
+        A case with a reason becomes ``BLOCKED``, as does a failure of a backend that was not installed. A failure
+        that eager has as well becomes ``EAGER_REFUSES``. Neither causes notifications, and workers skip them.
+
+        Workers that accept the key of a ``signer`` may run the capture. A ``key`` that was stored before is not
+        stored again; ``body`` is the digest of its upload (`fxminify.store.index.uploads`), and ``actor`` is the
+        sender. With ``look``, a large capture that is known is only counted. If it turns out to be deleted, call
+        this again without ``look``. Raises `ValueError` for a case that contradicts its blobs or is too large.
         """
         columns = _row(met.case, met.failure, signature(met.failure), met.provenance, met.graph_text, met.reason)
         if met.failure.refused:
@@ -262,7 +264,7 @@ class Captures:
         return [self._alone(number) for number in found]
 
     def _alone(self, id: int) -> CaptureInfo:
-        """One capture, or why it cannot be read."""
+        """Return a capture, or a row that explains why it cannot be read."""
         try:
             return self.find([id])[0]
         except UnreadableRow as error:
@@ -287,18 +289,18 @@ class Captures:
             return [_info(row, last.get(row.id), scripts.get(row.id), lines.get(row.id, "")) for row in rows]
 
     def seen_since(self, time: str) -> dict[int, int]:
-        """How often each capture was met that was seen at ``time`` (ISO, UTC) or later, by id."""
+        """Return the occurrences, by id, of each capture that occurred at ``time`` (ISO, UTC) or later."""
         query = select(CaptureRow).options(load_only(CaptureRow.occurrences)).where(CaptureRow.last_seen >= time)
         with self._database.reading() as session:
             return {row.id: row.occurrences for row in session.scalars(query.order_by(CaptureRow.id))}
 
     def known(self, signatures: Iterable[str]) -> set[str]:
-        """Those of these digests of signatures that a capture has."""
+        """Return the digests among ``signatures`` that some capture has."""
         with self._database.reading() as session:
             return set(session.scalars(select(CaptureRow.signature).where(CaptureRow.signature.in_(list(signatures)))))
 
     def get(self, id: int) -> CaptureInfo:
-        """One capture. Raises `StoreError` if there is none with this id."""
+        """Return the capture ``id``. Raises `StoreError` if it does not exist."""
         return self.find([id])[0]
 
     def case(self, id: int) -> Case:
@@ -317,10 +319,10 @@ class Captures:
             return None if row.signature_parts is None else _signature(loads(row.signature_parts))
 
     def set_state(self, id: int, state: State, reason: str = "") -> None:
-        """Give a capture a state, and the reason of it in one sentence, in which what is private here is masked.
+        """Set the state of a capture, and the reason in one sentence. Private values in the reason are masked.
 
-        With a verified script, what follows is queued. Raises `LeaseLost` if another process took the capture over,
-        `StoreError` if there is none with this id.
+        A verified script queues the next tasks. Raises `LeaseLost` if another process took the capture over, and
+        `StoreError` if the capture does not exist.
         """
         needs = self.known_needs(id) if state is State.VERIFIED else ""
 
@@ -384,9 +386,10 @@ class Captures:
             return ""
 
     def count_again(self, identity: str, provenance: Json, times: int = 1, *, key: str = "") -> int | None:
-        """Count ``times`` more occurrences of the capture with this identity. Returns its id, None if there is none.
+        """Count ``times`` more occurrences of the capture with this identity. Return its id, or None if it is
+        unknown.
 
-        What was counted under a ``key`` before is not counted again.
+        A ``key`` that was counted before is not counted again.
         """
         (stored,) = self.store([Arrival(identity=identity, provenance=provenance, times=times, key=key)])
         return None if stored is None else stored.capture

@@ -17,7 +17,7 @@ from .database import Database, insert
 from .documents import pack, unpack
 from .tables import BlobRow, CaptureRow, DocumentBlobRow, DocumentRow, ReductionRow, ReproRow, StepRow
 
-#: Cases that are kept: that of a capture, and what is left of it.
+#: The number of cases in the cache: the case of a capture, and its smallest case.
 MOST_READ = 2
 #: So many nodes are many.
 _MANY = 200
@@ -120,4 +120,4 @@ class CaseStore:
         try:
             self._blobs.sweep([item.digest for item in ready.staged if item.data is None])
         except StoreError:
-            return  # the first error is on its way to the user; a file nobody names does no harm
+            return  # the first error is on its way to the user; a file without a row does no harm

@@ -1,9 +1,10 @@
-"""`minify gc`: removes captures that nobody needs any more, with all that belongs to them, and storages of no case.
+"""`minify gc`: remove captures that are not needed any more, with all rows that belong to them, and unused
+storages.
 
-A capture that was tried and has no verified script goes when it was not met for a while, and so do the captures of a
-bug that is fixed. What is at work or still to be tried stays. A bug about which something was said stays without
-captures: when it is met again, it is the same one. Labels alone keep no bug; those of a bug that goes, go with it. Each
-batch is one transaction.
+A capture is removed if it was tried, has no verified script, and did not occur for a while. The captures of a fixed
+bug are removed in the same way. Captures that a process works on, or that were not tried yet, stay. A bug with a
+triage status stays without captures, so that it is the same bug when it occurs again. Labels alone keep no bug;
+they are removed with it. Each batch is one transaction.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from .tables import (
     VerdictRow,
 )
 
-#: Days after which captures without a verified script go, and those of fixed bugs.
+#: Days after which captures without a verified script, and captures of fixed bugs, are removed.
 UNVERIFIED, FIXED = 14, 90
 #: Captures of one transaction.
 BATCH = 500
-#: States of captures that were tried in vain.
+#: States of captures that were tried without success.
 _TRIED = tuple(
     state.value
     for state in (
@@ -63,7 +64,10 @@ _FRESH = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """How many captures, bugs and storages were removed, or would be: of a dry run, storages that no case has now."""
+    """The captures, bugs and storages that were removed, or would be removed.
+
+    A dry run counts only the storages that no case uses now.
+    """
 
     captures: int
     bugs: int
@@ -147,7 +151,7 @@ class Cleaner:
         needed = or_(
             BugRow.id.in_(_said()), BugRow.id.in_(select(TaskRow.bug)), BugRow.id.in_(select(MergedRow.bug))
         )  # fmt: skip
-        # Nobody adds anything to them before this transaction ends, which has locked them.
+        # This transaction has locked them, so no other one adds rows to them.
         empty = session.scalars(select(BugRow.id).where(BugRow.id.in_(list(lost)), BugRow.captures == 0, ~needed)).all()
         session.execute(delete(BugLabelRow).where(BugLabelRow.bug.in_(empty)))
         session.execute(delete(BugSightingRow).where(BugSightingRow.bug.in_(empty)))

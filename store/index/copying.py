@@ -1,10 +1,10 @@
-"""`minify copy FROM TO`: a whole index, from a file to a server, back, or as a copy to keep, while others use it.
+"""`minify copy FROM TO`: copy a whole index from a file to a server, back, or to a second file, while it is in use.
 
-The copy is one consistent state, with the same ids, identities and tags of origin. Tokens and sessions of a server are
-left out: a copy grants nothing. It cannot be opened before it is whole: a file
-appears under its name in the end, a server has a schema version until then that nobody opens. Where copying was
-interrupted, it goes on: storages and documents, which are named by their content, stay, and all other rows are copied
-again, because they may have changed.
+The copy is one consistent state, with the same ids, identities and tags of origin. Tokens and sessions of a server
+are left out: a copy grants nothing. It cannot be opened before it is whole: a file appears under its name at the
+end; a server has a schema version until then that cannot be opened. An interrupted copy continues: storages and
+documents, which are named by their content, stay, and all other rows are copied again, because they may have
+changed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CONTENT = (BlobRow.__tablename__, DocumentRow.__tablename__)
 
 @dataclass(slots=True)
 class Copied:
-    """How many rows were copied, by table. Those that were there already are not counted."""
+    """The number of copied rows by table. Rows that existed before are not counted."""
 
     rows: dict[str, int] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ def copy(source: str, target: str) -> Copied:
     from_file, to_file = _file(source), _file(target)
     if to_file is not None and to_file.exists():
         raise StoreError(f"{target} exists: name another file")
-    # Whoever only reads a file that nobody writes to does not notice who begins to.
+    # A reader that opened the file without a writer does not notice a new writer.
     readonly = from_file is None or not os.access(from_file, os.W_OK) or not os.access(from_file.parent, os.W_OK)
     reading = open_database(source, create=False, readonly=readonly, timeout=30.0)
     try:
@@ -108,7 +108,9 @@ def _back_up(reading: Database, source: Path, target: Path) -> Copied:
 
 
 def _counted(ready: Path, target: Path) -> Copied:
-    """What is in a file that is to become ``target``. Raises `StoreError` where a storage is not beside that."""
+    """Count the rows of a file that is to become ``target``. Raises `StoreError` if a storage is not beside
+    ``target``.
+    """
     copied = Copied()
     whole = open_database(str(ready), create=False, readonly=True, timeout=30.0)
     try:
@@ -187,7 +189,7 @@ def _opened(target: str, path: Path | None) -> Iterator[Database]:
 
 
 class _Copying:
-    """One copy, from one consistent state."""
+    """A copy of a single consistent state."""
 
     def __init__(self, source: Database, target: Database) -> None:
         self._source, self._target = source, target

@@ -1,9 +1,9 @@
-"""One open index: the engine, its transactions, and its schema version.
+"""An open index: the engine, its transactions, and its schema version.
 
 A `Database` makes sessions: `reading` sees one consistent state, `writing` is one transaction. Both raise a
-`StoreError` for every error of the database or the disk. A path opens a SQLite file, which has one writer at a time. A
-URL (``postgresql+psycopg://...``) opens a server, with the same tables and no side files. There writers wait for each
-other only at the same row, and `write` does again what another writer came between.
+`StoreError` for every error of the database or the disk. A path opens a SQLite file, which has one writer at a
+time. A URL (``postgresql+psycopg://...``) opens a server, with the same tables and no side files. There writers
+wait for each other only at the same row, and `write` repeats a transaction that conflicts with another writer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CONNECT: Mapping[str, Mapping[str, Any]] = {
         "connect_timeout": 10, "prepare_threshold": None, "keepalives_idle": 30, "tcp_user_timeout": 30_000,
     },
 }  # fmt: skip
-#: A process that stops in a transaction loses it and the rows that it has locked; nobody waits for these for ever.
+#: The server ends the transaction of a process that stopped in it, so that others need not wait long for its rows.
 #: Settings of a connection would not reach the server through a pooler.
 _LIMITS = {"idle_in_transaction_session_timeout": "30s", "lock_timeout": "60s"}
 #: The schema version of a server to which an index is being copied.
@@ -87,7 +87,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """One transaction: all of it is stored, or nothing."""
+        """Open a transaction: all of it is stored, or nothing."""
         if self.readonly:
             raise StoreError(f"{self.name} was opened for reading only")
         self._check_file()
@@ -111,7 +111,7 @@ class Database:
         self._file = found
 
     def write(self, work: Callable[[Session], _T]) -> _T:
-        """What ``work`` returns, which is done in one transaction: again where another writer came between."""
+        """Return the result of ``work``, run in one transaction. Repeat it after a conflict with another writer."""
         for left in reversed(range(_TRIES)):
             try:
                 with self.writing() as session:
@@ -124,7 +124,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """One writing transaction on the connection, to make and upgrade tables."""
+        """Open a writing transaction on the connection, to make and upgrade tables."""
         with self._write.connect() as connection, connection.begin():
             yield connection
 
@@ -161,9 +161,9 @@ class Database:
         return [*self.apart(ids[:half], read, bad), *self.apart(ids[half:], read, bad)]
 
     def need(self, session: Session, table: type[_Row], key: int, *, lock: bool = False) -> _Row:
-        """The row ``key`` of ``table``; with ``lock``, no other transaction changes it before this one ends.
+        """Return the row ``key`` of ``table``. Raises `StoreError`, which names the nearest row, if it is missing.
 
-        If there is none, raises `StoreError`, which names the nearest one.
+        With ``lock``, no other transaction changes the row before this one ends.
         """
         row = session.get(table, key, with_for_update=lock) if 0 < key < 1 << 63 else None
         if row is None:
@@ -295,7 +295,7 @@ def open_server(url: URL, *, create: bool, readonly: bool) -> Database:
 
 
 def server_revision(connection: Connection) -> str | None:
-    """The schema version of a server's tables, None if there are none."""
+    """Return the schema version of a server's tables, or None if they are missing."""
     if not reflect(connection).has_table("alembic_version"):
         return None
     return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
@@ -336,9 +336,9 @@ def insert(
     rows: Sequence[Mapping[str, Any]],
     merged: Callable[[Any], dict[str, Any]] | None = None,
 ) -> None:
-    """Insert the rows whose keys are not there yet, whoever else inserts them at the same time.
+    """Insert the rows whose keys are new, even if other transactions insert the same keys at the same time.
 
-    A row that is there is left alone, or gets the columns that ``merged`` makes of the given row.
+    An existing row stays as it is, or gets the columns that ``merged`` makes of the given row.
     """
     if not rows:
         return
@@ -397,7 +397,7 @@ def make_tables(connection: Connection) -> None:
 
 
 def migrations(connection: Connection) -> Config:
-    """What Alembic's commands need to know, for the transaction of ``connection``."""
+    """Return the configuration of Alembic's commands for the transaction of ``connection``."""
     from alembic.config import Config
 
     config = Config()

@@ -1,12 +1,12 @@
-"""Who is told what happens: each target once of each bug and event, and what became of that.
+"""The outbox of notifications: one row per target, bug and event, with the state of its delivery.
 
-A target has a name and reads the events of an index in order (`Deliveries.collect`), from the moment on when it was
-first heard of. What it is to be told becomes a *delivery*, under a key that names target, bug and event, in the
-transaction that notes how far the target has read. A process *takes* a delivery before it sends it and writes down what
-came of it afterwards. Where it ends in between, nobody knows whether the target was told: such a delivery is not sent
+A target has a name and reads the events of an index in order (`Deliveries.collect`), beginning with the first event
+after its name appeared. Each notification becomes a *delivery* under a key that names target, bug and event. The
+transaction that stores it also stores how far the target has read. A process *takes* a delivery before it sends it,
+and stores the result afterwards. If the process ends in between, the result is unknown: such a delivery is not sent
 again, unless the target can be asked.
 
-A target is told a number of times a day at most. What is left over comes on the next day, as one message.
+A target has a maximum of notifications per day. The others are sent the next day, as one message.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .events import EventInfo, Events
 from .leases import is_gone, own_name, time_of
 from .tables import BugStatus, CaptureRow, DeliveryRow, DeliveryState, State, TargetRow, TaskRow, TriageRow
 
-#: What a target may be told: a bug that nobody has met before, and what events say.
+#: The subjects of notifications: a new bug, and the kinds of events.
 NEW = "new"
 WHATS = (NEW, events.VERIFIED, events.FIXED, events.REGRESSED)
-#: How often a target is told something in a day (UTC).
+#: Messages to a target in a day (UTC).
 PER_DAY = 20
 #: Seconds for which a verified script waits for its explanation.
 HOLD = 3600.0
@@ -42,8 +42,11 @@ _SENDING, _PAGE, _DIGEST = 600.0, 500, 1000
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInfo:
-    """What a ``target`` is to be told of a bug, and what became of it: ``answer`` is what the target said, or why it
-    was not told. Deliveries with the same ``message`` were sent as one."""
+    """A notification of a bug for ``target``, and its result.
+
+    ``answer`` is the answer of the target, or the reason why sending failed. Deliveries with the same ``message``
+    were sent together.
+    """
 
     id: int
     target: str
@@ -69,9 +72,9 @@ class Deliveries:
         self._events = happened
 
     def collect(self, target: str, whats: Collection[str]) -> int:
-        """Read on what happened, and note what ``target`` is to be told of that. Returns how many events were read.
+        """Read the next events and queue their notifications for ``target``. Return the number of events read.
 
-        A new target is told what happens from now on.
+        A new target begins with the next event.
         """
         with self._database.reading() as session:
             known = session.get(TargetRow, target)
@@ -93,7 +96,10 @@ class Deliveries:
         return self._database.write(write) if found else 0
 
     def take(self, target: str, *, per_day: int = PER_DAY) -> list[DeliveryInfo]:
-        """What this process is to tell ``target`` next, as one message; nothing where that is enough for today."""
+        """Take the notifications that this process must send to ``target`` next, as one message.
+
+        The list is empty if the limit of the day is reached.
+        """
 
         def take(session: Session) -> list[DeliveryInfo]:
             if session.get(TargetRow, target, with_for_update=True) is None:
@@ -144,8 +150,10 @@ class Deliveries:
         self._database.write(done)
 
     def settle(self, target: str, *, can_be_asked: bool) -> int:
-        """What a process was sending that is gone is not known to have come. It is sent again only where the target
-        ``can_be_asked``, and else never. Returns how many that are."""
+        """Handle deliveries whose sender died: send them again if the target ``can_be_asked``, else give them up.
+
+        Return the number of deliveries that are given up.
+        """
 
         def settle(session: Session) -> int:
             clock = time_of(session)
@@ -163,7 +171,7 @@ class Deliveries:
         return self._database.write(settle)
 
     def answer(self, target: str, bug: int) -> str:
-        """What ``target`` said when it was first told of a bug, empty where it was not."""
+        """Return the answer of ``target`` to the first notification of a bug, or an empty text if none was sent."""
         first = (
             select(DeliveryRow.answer)
             .where(
@@ -189,7 +197,7 @@ _QUIET = (BugStatus.IGNORED.value, BugStatus.DUPLICATE.value)
 
 
 def _note(session: Session, target: str, event: EventInfo, whats: Collection[str]) -> None:
-    """Make a delivery of an event, if it is one that ``target`` is to be told of, and was not told of."""
+    """Create the delivery of an event if ``target`` wants it and did not get it before."""
     if event.bug is None:
         return
     bug, what = bugs.root(session, event.bug), event.kind

@@ -1,8 +1,8 @@
-"""What happened in an index, one row for each: new bugs and captures, what became of tasks, tokens, and who did it.
+"""The events of an index, one row each: new bugs and captures, results of tasks, tokens, and the actor of each.
 
-An event is written by the transaction that does what it tells. On a server transactions can end in another order than
-that of their numbers, so a number that is missing may still come: `Events.after` stops before such a gap for as long as
-a transaction can last. So whoever asks for what follows the last event that was seen misses none.
+An event is written in the transaction that it reports. On a server, transactions can end in another order than the
+order of their numbers, so a missing number may still appear. `Events.after` stops before such a gap for as long as
+a transaction can last. So a reader that asks for the events after the last one it saw misses none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .database import Database
 from .leases import clock_of, time_of
 from .tables import EventRow
 
-#: Kinds of events: a capture has a verified script, a retest found a bug fixed, a fixed one was met again.
+#: Kinds of events: a capture has a verified script, a retest found a bug fixed, a fixed one occurred again.
 VERIFIED, FIXED, REGRESSED = "verified", "fixed", "regressed"
 #: Seconds for which a missing number may still come. A server ends transactions that stop for 30 s.
 SETTLED = 40.0
@@ -28,9 +28,9 @@ SETTLED = 40.0
 
 @dataclass(frozen=True, slots=True)
 class EventInfo:
-    """One event. ``kind`` is one word, ``text`` a sentence, ``actor`` the name of the token or worker that did it.
+    """An event. ``kind`` is one word, ``text`` a sentence, ``actor`` the name of the responsible token or worker.
 
-    ``at`` is a Unix time. Of what it is about has an id.
+    ``at`` is a Unix time. The subject of the event is given by its id.
     """
 
     id: int
@@ -53,7 +53,7 @@ class Events:
         self._database = database
 
     def last(self) -> int:
-        """The number of the newest event, 0 if there is none."""
+        """Return the number of the newest event, or 0 in an index without events."""
         with self._database.reading() as session:
             return session.scalar(select(func.max(EventRow.id))) or 0
 

@@ -59,13 +59,13 @@ class Index:
         self.captures = Captures(database, cases)
         #: One row for captures that fail in the same way.
         self.bugs = Bugs(database)
-        #: Who works on which capture.
+        #: Locks of processes on the captures that they work on.
         self.leases = Leases(database)
-        #: What is to be minified without anybody asking.
+        #: The queue of captures to minify.
         self.tasks = Tasks(database, self.captures)
-        #: What workers have installed.
+        #: The installed versions of workers.
         self.installations = Installations(database, self.captures, self.bugs)
-        #: What is said about bugs.
+        #: The status of bugs: ignored, obsolete, fixed, duplicate.
         self.triage = Triage(database, self.tasks)
         #: Queries and their answers.
         self.verdicts = Verdicts(database)
@@ -75,17 +75,17 @@ class Index:
         self.repros = Repros(database, cases)
         #: All other findings about a capture.
         self.artifacts = Artifacts(database)
-        #: Who may ask a server for what.
+        #: Access tokens of a server.
         self.tokens = Tokens(database)
         #: Browsers that are signed in.
         self.sessions = Sessions(database)
-        #: What senders have sent.
+        #: Uploads of senders.
         self.uploads = Uploads(database)
-        #: What happened.
+        #: The log of events.
         self.events = Events(database)
-        #: Who is told of it.
+        #: Notifications of events.
         self.deliveries = Deliveries(database, self.events)
-        #: What is removed when nobody needs it any more.
+        #: Removal of unused captures and storages.
         self.cleaner = Cleaner(database, cases, self.blobs)
         #: Minimal cases that were run again.
         self.retests = Retests(database)
@@ -120,8 +120,11 @@ class Index:
         return self._database.name
 
     def best(self, of: ReductionInfo | CaptureInfo) -> Case | None:
-        """The smallest case so far of a reduction; of a capture the case of its verified script, or else that of its
-        last reduction. No bare id: whose is it?"""
+        """Return the smallest case so far of a reduction or a capture.
+
+        For a capture, return the case of its verified script, or else of its last reduction. A bare id is not
+        accepted, because it may belong to either.
+        """
         if isinstance(of, ReductionInfo):
             return self.reductions.best(of.id)
         if isinstance(of, CaptureInfo):
@@ -130,7 +133,7 @@ class Index:
         raise TypeError(f"best() takes a ReductionInfo or a CaptureInfo, not {of!r}")
 
     def stored(self, id: int) -> StoredCapture:
-        """What can be run of a capture, read once: see `fxminify.store.index.stored`."""
+        """Read the runnable parts of a capture in one transaction: see `fxminify.store.index.stored`."""
         return read(self._database, self._cases, id)
 
     def stored_step(self, id: int, number: int) -> StoredStep | None:

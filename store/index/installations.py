@@ -1,9 +1,9 @@
-"""What workers have installed, and what is to be run again where a backend comes in versions that nobody had before.
+"""The installed versions of workers. A new version of a backend queues retests.
 
-An *installation* of a backend has the versions of torch and of the package of the backend. The first worker with one
-queues a retest of each bug of that backend that has a verified script, and names itself in the table. Only workers with
-that installation take such a task: its label is the digest of the versions. Where nothing is known of a backend yet, a
-bug that was captured with the same torch is not run again.
+An *installation* of a backend has the versions of torch and of the package of the backend. The first worker with a
+new installation queues a retest of each bug of that backend that has a verified script, and stores its name in the
+table. Only workers with that installation take such a task: its label is the digest of the versions. For a backend
+without installations yet, a bug that was captured with the same torch is not run again.
 """
 
 from __future__ import annotations

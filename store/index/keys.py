@@ -15,7 +15,10 @@ _BYTES, _VARIED = 32, 12
 
 
 def secret(name: str, *, create: bool) -> bytes:
-    """The key ``name``; empty if there is none, or others may know it. With ``create`` a missing one is made."""
+    """Return the key ``name``. It is empty if the key is missing or if other users may know it.
+
+    With ``create`` a missing key is made.
+    """
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     path = Path(state, "fxminify", name)
     try:

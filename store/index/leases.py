@@ -1,8 +1,9 @@
 """Leases of processes on captures that they work on, so that no two processes work on one.
 
-A lease is a row. Its holder renews it every `RENEWED` seconds. Whoever finds one that was not renewed for `LASTS`
-seconds, or whose process on this machine is gone, takes it over and increases its *fence*. A process that was stopped
-for that long may wake up and go on: what it then writes about the capture raises `LeaseLost` and changes nothing.
+A lease is a row. Its holder renews it every `RENEWED` seconds. Another process takes a lease over, and increases
+its *fence*, if it was not renewed for `LASTS` seconds, or if its process on this machine is gone. A process that
+was stopped for that long may wake up and continue: what it then writes about the capture raises `LeaseLost` and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ LASTS, RENEWED = 60.0, 15.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseInfo:
-    """Who works on a capture: ``here`` is true for a process of this machine. ``seconds`` are left unless it is
-    renewed."""
+    """The lease of a process on a capture. ``here`` is true for a process of this machine.
+
+    It ends in ``seconds`` unless it is renewed.
+    """
 
     capture: int
     pid: int
@@ -42,7 +45,7 @@ class LeaseInfo:
 
 
 class Leases:
-    """``index.leases``: those that this index took, and those of others. May be shared by threads."""
+    """``index.leases``: the leases of this index, and of other processes. Threads may share this object."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -121,7 +124,7 @@ def time_of(session: Session) -> float:
 
 
 def clock_of(session: Session) -> Any:
-    """`time_of`, for a statement: on a server nobody asks for it first."""
+    """Return `time_of` as an SQL expression. On a server this saves a query."""
     on_server = session.get_bind().dialect.name == "postgresql"
     return func.extract("epoch", func.clock_timestamp()) if on_server else time.time()
 

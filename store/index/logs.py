@@ -24,7 +24,7 @@ def unheard(engine: Engine) -> Engine:
 
 
 class _OtherThreads(logging.Handler):
-    """Passes records of Alembic on, but for those of threads that are inside of `alembic_unheard`."""
+    """Passes records of Alembic on, except for records of threads that are inside of `alembic_unheard`."""
 
     def __init__(self) -> None:
         super().__init__()

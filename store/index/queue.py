@@ -1,19 +1,19 @@
-"""What is done about a capture unasked, what a task needs, who can serve that, and how it is put into the queue.
+"""Automatic tasks: their kinds, the labels that they need, and how they are queued.
 
 A capture is minified first. Once it has a verified script, it is run under other backends, after everything else
-(`ABLATE`). An installation that nobody had before runs the scripts of its backends again (`RETEST`).
+(`ABLATE`). A new installation runs the scripts of its backends again (`RETEST`).
 
-A *label* is a word such as ``backend=inductor``. A task needs labels, and a worker has some. People put labels of
-another kind on bugs (`fxminify.store.index.bug_labels`). The labels of a task are found when its capture is stored: the
-backend, if ``torch.compile`` knows it by name in every process, kinds of devices other than the processor, the version
-of torch, and whose capture it is. A backend of somebody's own module has no label: whether it can be imported shows
-when it is tried.
+A *label* is a word such as ``backend=inductor``. A task needs labels, and a worker has some. The labels that people
+put on bugs are separate (`fxminify.store.index.bug_labels`). The labels of a task are computed when its capture is
+stored: the backend, if ``torch.compile`` knows it by name in every process, kinds of devices other than the
+processor, the version of torch, and the owner of the capture. A backend of a user's own module has no label:
+whether it can be imported shows when it is tried.
 
-The version of torch is preferred and not required. With another version a failure may not show, but a task that waits
-for an installation that was upgraded long ago would wait for ever.
+The version of torch is preferred and not required. With another version a failure may not show, but a task that
+waits for an installation that was upgraded long ago would wait for ever.
 
-This module has what the transaction that stores a capture does about tasks; all else is in
-`fxminify.store.index.tasks`.
+This module does what the transaction that stores a capture does about tasks. `fxminify.store.index.tasks` has the
+rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXPLAIN = "explain"
 TRUST = "trust"
 #: Prefixes of labels.
 BACKEND, DEVICE, MAKER, SIGNER, TORCH = "backend=", "device=", "maker=", "signer=", "torch="
-#: That of workers with one certain installation: `fxminify.store.index.installations`.
+#: The prefix of the label of an installation: `fxminify.store.index.installations`.
 INSTALLED = "installed="
 WHOSE = (MAKER, SIGNER)
 #: In the provenance of a capture that was sent: the name of the user who made it (`fxminify.store.index.trust.maker`).
@@ -87,7 +87,7 @@ def minor(version: str) -> str:
 
 
 def missing(needs: str, can: Collection[str]) -> list[str]:
-    """Those of the labels that a worker needs and one with the labels ``can`` lacks; not the version of torch."""
+    """Return the labels in ``needs`` that are missing from ``can``, ignoring the version of torch."""
     trusts = TRUST in can
     lacks = [one for one in needs.split() if one not in can and not one.startswith(TORCH)]
     return [one for one in lacks if not (trusts and one.startswith(WHOSE))]
@@ -104,12 +104,15 @@ def for_trusting(needs: str) -> str:
 
 
 def priority(occurrences: int, *, tried: bool) -> int:
-    """Smaller is sooner: bugs of which nothing was tried, then the others; among these by how often they were met."""
+    """Return the urgency of a task; smaller is sooner.
+
+    Bugs without a tried task come first. Among equals, more occurrences come first.
+    """
     return LATER * tried - min(occurrences.bit_length(), LATER - 1)
 
 
 def seen(session: Session, bugs: Mapping[int, tuple[int, int]]) -> None:
-    """Bugs were met again, so often before and in all: their tasks may come sooner."""
+    """Make tasks more urgent after new occurrences. ``bugs`` maps each bug to its occurrences before and now."""
     changed = [
         (bug, change)
         for bug, (before, now) in sorted(bugs.items())
@@ -129,8 +132,11 @@ def put(session: Session, bug: int, capture: int, needs: str) -> None:
 def put_first(
     session: Session, captures: Sequence[tuple[int, int, str]], occurrences: Mapping[int, int], new: Collection[int]
 ) -> None:
-    """Queue the first of these captures of each bug, as `put` does. Each has its bug, its id and what a worker needs.
-    Bugs were met so often, and those that are ``new`` have had no tasks."""
+    """Queue the first of these captures of each bug, as `put` does.
+
+    Each capture is given as its bug, its id and its needed labels. ``occurrences`` has those numbers by bug. The
+    bugs in ``new`` have no tasks yet.
+    """
     first: dict[int, tuple[int, str, int]] = {}
     for bug, capture, needs in captures:
         first.setdefault(bug, (capture, needs, occurrences[bug]))
@@ -138,8 +144,10 @@ def put_first(
 
 
 def _put(session: Session, wanted: Mapping[int, tuple[int, str, int]], new: Collection[int] = ()) -> None:
-    """Queue a capture of each bug, with what a worker needs for it, and how often the bug was met. Bugs that are
-    ``new`` have had none."""
+    """Queue a capture of each bug. ``wanted`` gives the capture, its needed labels and the occurrences of the bug.
+
+    The bugs in ``new`` have no tasks yet.
+    """
     known = [bug for bug in wanted if bug not in new]
     over: set[int | None] = set()
     tried: set[int] = set()
@@ -165,7 +173,7 @@ def verified(session: Session, bug: int, capture: int, needs: str) -> None:
 
 
 def columns(session: Session, bug: int, capture: int, needs: str, kind: str = MINIFY) -> dict[str, object]:
-    """Those of a new task."""
+    """Return the columns of a new task."""
     urgency = {ABLATE: LAST, RETEST: RETESTED}.get(kind, 0)
     if kind == MINIFY:
         earlier = select(TaskRow.id).where(TaskRow.bug == bug, TaskRow.kind == MINIFY).limit(1)
@@ -183,7 +191,9 @@ def _task(kind: str, bug: int, capture: int, needs: str, urgency: int) -> dict[s
 
 
 def key_of(kind: str, bug: int, capture: int, needs: str) -> str:
-    """What names the one open task of this kind: of a bug, or else of a capture and, of a retest, an installation."""
+    """Return the key of the one open task of this kind: of a bug, or of a capture and, for a retest, an
+    installation.
+    """
     if kind == MINIFY:
         return open_key(bug)
     installed = [one.removeprefix(INSTALLED) for one in needs.split() if one.startswith(INSTALLED)]
@@ -191,5 +201,5 @@ def key_of(kind: str, bug: int, capture: int, needs: str) -> str:
 
 
 def open_key(bug: int) -> str:
-    """What names the one open task of a bug that minifies it."""
+    """Return the key of the one open task that minifies a bug."""
     return f"{MINIFY} {bug}"

@@ -37,7 +37,7 @@ LONGEST_OPERATORS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReductionInfo:
-    """One reduction. ``seconds`` is wall time, ``accepted`` the number of steps taken so far."""
+    """A reduction. ``seconds`` is wall time, ``accepted`` the number of steps taken so far."""
 
     id: int
     capture: int
@@ -54,11 +54,11 @@ class ReductionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """One accepted step, ``number`` counted from 1, which ``pass_name`` proposed.
+    """An accepted step, ``number`` counted from 1, which ``pass_name`` proposed.
 
-    ``nodes`` and ``inputs`` count those of its case. ``queries`` and ``seconds`` (wall time) are what the reduction had
-    used so far, ``key`` is that of the query. ``difference`` is that to the step before, as a diff. ``kept`` is true if
-    its case is stored, ``at`` an ISO time (UTC).
+    ``nodes`` and ``inputs`` are counts of its case. ``queries`` and ``seconds`` (wall time) are totals of the
+    reduction so far. ``key`` is the key of its query. ``difference`` is a diff from the step before. ``kept`` is
+    true if its case is stored. ``at`` is an ISO time (UTC).
     """
 
     number: int
@@ -161,7 +161,7 @@ class Reductions:
             return [_info(row, resumed=False) for row in rows]
 
     def best(self, reduction_id: int) -> Case | None:
-        """The smallest case so far of a reduction, None if there is none. Raises `StoreError`."""
+        """Return the smallest case so far of a reduction, or None before the first one. Raises `StoreError`."""
         with self._database.reading() as session:
             row = self._database.need(session, ReductionRow, reduction_id)
         return None if row.best is None else self._cases.load(row.best, f"the best of reduction {row.id}")
@@ -223,7 +223,7 @@ class Reductions:
         return [row.to(StepInfo, kept=row.document is not None) for row in rows]
 
     def _own(self, session: Session, reduction_id: int) -> ReductionRow:
-        """The row of a reduction, which nobody else changes in this transaction."""
+        """Return the row of a reduction, locked until the transaction ends."""
         row = self._database.need(session, ReductionRow, reduction_id, lock=True)
         self._database.check_lease(session, row.capture)
         return row
@@ -244,7 +244,7 @@ def precedence(row: ReductionRow) -> tuple[bool, str, int]:
 
 
 def last_row(session: Session, capture_id: int) -> ReductionRow | None:
-    """The reduction with a best case that represents a capture, None if there is none."""
+    """Return the reduction with a best case that represents a capture, or None without such a reduction."""
     rows = session.scalars(
         select(ReductionRow).where(ReductionRow.capture == capture_id, ReductionRow.best.is_not(None))
     )

@@ -125,7 +125,7 @@ class Retests:
             return [row for id in ids if (row := self._alone(id)) is not None]
 
     def _alone(self, id: int) -> Retest | None:
-        """One retest, None if it cannot be read."""
+        """Return a retest, or None if it cannot be read."""
         try:
             with self._database.reading() as session:
                 return _retest(session.get_one(RetestRow, id))

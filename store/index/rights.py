@@ -1,8 +1,8 @@
 """Proofs of the rights that rows of an index grant: HMACs with the secret key of the user who serves it.
 
-Whoever can write to an index can write any row. So a row grants nothing by being there: it has a proof of its content,
-which only who has the key can make (`fxminify.store.index.signing` says where the key is). On another machine, in a
-copy or with another key, it grants nothing. Servers that share an index share the key.
+A person who can write to an index can write any row. So a row alone grants nothing: it needs a proof of its
+content, which needs the key (`fxminify.store.index.signing` says where the key is). On another machine, in a copy
+or with another key, it grants nothing. Servers that share an index share the key.
 """
 
 from __future__ import annotations

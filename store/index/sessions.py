@@ -68,7 +68,7 @@ class Sessions:
 
 
 def _rows(session: Session, ids: Sequence[int]) -> list[tuple[SessionRow, TokenRow]]:
-    """The rows of sessions that are not over, each with that of its token."""
+    """Return the rows of valid sessions, each with the row of its token."""
     both = select(SessionRow, TokenRow).join(TokenRow, TokenRow.id == SessionRow.token)
     found = session.execute(both.where(SessionRow.id.in_(ids), SessionRow.until > time.time()))
     return [(one, token) for one, token in found]

@@ -1,8 +1,8 @@
-"""`minify export`: a new index file with some captures of another one, without what is private or only of use here.
+"""`minify export`: a new index file with some captures of another one, without private or local data.
 
-All texts pass a mask; code stays as it is, and what a look finds in it is told. Ids and identities stay the same. The
-tags of origin are left out, so whoever opens the file is asked before anything of it runs. The file appears whole or
-not at all.
+All texts are masked. Code stays as it is, and private text that a search finds in it is reported. Ids and
+identities stay the same. The tags of origin are left out, so a user who opens the file is asked before anything of
+it runs. The file appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from .tables import (
 
 _Row = TypeVar("_Row", bound=Base)
 
-#: The artifact whose failure is that of the script.
+#: The artifact with the failure of the script.
 _RECORD = "record"
 _PROBLEM = "problem/"
 #: What no shared file has, for a person.
@@ -62,15 +62,17 @@ LEFT_OUT = (
     "directories from which modules are imported",
     "what scripts and workers wrote, but for the line that a signature needs",
     "rendered formats other than the script: minify repro --format makes them again",
-    "who works on what, rounds of minify retest, what is said about bugs, their labels and who was told of it",
+    "locks, rounds of minify retest, the status and labels of bugs, notifications",
     "tokens and events of minify serve",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """How texts are masked: those that are read, names of files and functions, and the comments in a script. ``look``
-    says in a few words what is private in a text, for what is not changed."""
+    """The masks for plain text, for names of files and functions, and for the comments in a script.
+
+    ``look`` names in a few words the private parts of a text that is not changed.
+    """
 
     text: Mask
     name: Mask
@@ -80,8 +82,11 @@ class Masks:
 
 @dataclass(slots=True)
 class Shared:
-    """What a shared file has: the ids of its captures, the number of rows by table, its size in bytes. ``found`` says
-    of the parts of each capture what could not be masked, ``unreadable`` why a capture is not in it."""
+    """The content of a shared file: ids of captures, number of rows by table, size in bytes.
+
+    ``found`` lists, for each part of a capture, the private text that could not be masked. ``unreadable`` is the
+    reason why a capture is missing.
+    """
 
     captures: list[int] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
@@ -140,7 +145,7 @@ def put_in_place(ready: Path, storages: Path, path: Path, *, force: bool) -> Non
 
 
 class _Sharing:
-    """One copy: from the session ``read`` to the session ``write``."""
+    """A copy from the session ``read`` to the session ``write``."""
 
     def __init__(
         self, source: Database, blobs: BlobStore, read: Session, write: Session, store: BlobStore, masks: Masks
@@ -286,7 +291,7 @@ class _Sharing:
         return new, list(self._masks.look(_code(case)))
 
     def _add(self, row: _Row, place: str, **changed: Any) -> _Row:
-        """Copy a row with some columns ``changed``, and look at all its texts but those of code."""
+        """Copy a row with some columns ``changed``, and search all its texts except code."""
         columns = {column.key: getattr(row, column.key) for column in row.__table__.columns}
         new = type(row)(**columns | changed)
         self._write.add(new)

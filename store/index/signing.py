@@ -30,7 +30,7 @@ _accepted: set[str] = set()
 
 
 class CaptureSigner:
-    """The key pair of this user. Raises `StoreError` where there is none and none can be made."""
+    """The key pair of this user. Raises `StoreError` if it is missing and cannot be made."""
 
     def __init__(self) -> None:
         seed = keys.secret(FILE, create=True)
@@ -46,9 +46,9 @@ class CaptureSigner:
 
 
 def accept(public: Iterable[str]) -> None:
-    """From now on this process believes signatures that belong to these public keys.
+    """Trust signatures of these public keys in this process from now on.
 
-    Raises `StoreError` for what is none, and where the library is missing that checks signatures.
+    Raises `StoreError` for an invalid key, and if the library that checks signatures is missing.
     """
     for key in public:
         if not _PUBLIC.match(key):

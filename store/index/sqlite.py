@@ -102,11 +102,11 @@ def writer(path: Path, *, create: bool, timeout: float) -> Connect:
 
 
 def reader(path: Path, *, timeout: float) -> Connect:
-    """A function that opens connections that only read and make no files.
+    """Return a function that opens connections that only read and make no files.
 
-    If there are side files, a writer is or was at work, and its log is shared. Without them nobody writes, so the main
-    file is complete and is read as immutable, which makes no side files. If a log cannot be shared because its
-    directory is read-only, it is copied with the file, once, and the copy is read.
+    If there are side files, a writer is or was active, and its log is shared. Without them the file has no writer,
+    so the main file is complete and is read as immutable, which makes no side files. If a log cannot be shared
+    because its directory is read-only, it is copied with the file, once, and the copy is read.
     """
     copies: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -172,7 +172,7 @@ def back_up(path: Path, copy: Path, timeout: float) -> None:
 
 
 def empty(path: Path, tables: Sequence[str], timeout: float) -> None:
-    """Delete all rows of these tables of a file that nobody else uses, and leave nothing of them in its free pages."""
+    """Delete all rows of these tables and overwrite their free pages. The file must have no other users."""
     connection = _connect(f"{path.as_uri()}?mode=rw", timeout)
     try:
         connection.execute("PRAGMA secure_delete=ON")

@@ -38,7 +38,7 @@ class State(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """The state of what a target is to be told."""
+    """The state of a notification."""
 
     WAITING = "waiting"  #: to be sent, or to be tried again
     SENDING = "sending"  #: a process is sending it
@@ -51,7 +51,7 @@ class TaskState(StrEnum):
     """The state of a task on its way through the workers of `minify work`. The first three are open."""
 
     QUEUED = "queued"  #: the next free worker takes it
-    LEASED = "leased"  #: a driver is at work on it
+    LEASED = "leased"  #: a driver works on it
     WAITING = "waiting"  #: for an environment, for trust, or to be tried again; the reason says which
     DONE = "done"  #: a verified script is there
     FAILED = "failed"  #: it ran to its end, and there is no verified script; the reason says why
@@ -60,13 +60,13 @@ class TaskState(StrEnum):
 
 
 class BugStatus(StrEnum):
-    """What people have said about a bug, or what retests of it have found. Nothing is stored of an open one."""
+    """The decision of people about a bug, or of its retests. An open bug has no row."""
 
     OPEN = "open"
-    IGNORED = "ignored"  # for good, or until it was met so many times more
-    OBSOLETE = "obsolete"  # until it is met again
-    FIXED = "fixed"  # a retest of it passed, until it is met with the same versions or newer ones
-    REGRESSED = "regressed"  # it was fixed, and was met again with the same versions or newer ones
+    IGNORED = "ignored"  # for good, or until a number of further occurrences
+    OBSOLETE = "obsolete"  # until it occurs again
+    FIXED = "fixed"  # a retest of it passed, until it occurs with the same versions or newer ones
+    REGRESSED = "regressed"  # it was fixed, and occurred again with the same versions or newer ones
     DUPLICATE = "duplicate"  # its captures, also those to come, are counted under another bug
 
 
@@ -113,7 +113,7 @@ class Base(DeclarativeBase):
 
 
 class DocumentRow(Base):
-    """One case document: canonical JSON, zlib-compressed, named by the sha256 of the text."""
+    """A case document: canonical JSON, zlib-compressed, named by the sha256 of the text."""
 
     __tablename__ = "documents"
 
@@ -123,8 +123,10 @@ class DocumentRow(Base):
 
 
 class BlobRow(Base):
-    """One storage, named by the sha256 of its bytes. ``data`` is NULL where the bytes lie beside the file, or in the
-    bucket at the URL ``place``."""
+    """A storage, named by the sha256 of its bytes.
+
+    ``data`` is NULL if the bytes lie beside the file, or in the bucket at the URL ``place``.
+    """
 
     __tablename__ = "blobs"
 
@@ -137,7 +139,7 @@ class BlobRow(Base):
 
 
 class DocumentBlobRow(Base):
-    """Which storages a document needs."""
+    """A storage that a document needs."""
 
     __tablename__ = "document_blobs"
 
@@ -165,10 +167,11 @@ class BugRow(Base):
 
 
 class TriageRow(Base):
-    """What people have said about a bug: see `fxminify.store.index.triage`.
+    """The triage status of a bug: see `fxminify.store.index.triage`.
 
-    An ignored bug is open again after ``until`` occurrences in all, if that is no NULL. The captures of a duplicate are
-    counted under the bug ``duplicate_of``. ``versions`` is canonical JSON: what a bug was fixed with.
+    An ignored bug is open again after ``until`` occurrences in all, unless it is NULL. The captures of a duplicate
+    are counted under the bug ``duplicate_of``. ``versions`` is canonical JSON: the versions with which a bug was
+    fixed.
     """
 
     __tablename__ = "triage"
@@ -201,7 +204,7 @@ class MergedRow(Base):
 
 
 class CaptureRow(Base):
-    """One failure of a program. ``identity`` makes (backend, graph, signature) unique."""
+    """A failure of a program. ``identity`` makes (backend, graph, signature) unique."""
 
     __tablename__ = "captures"
 
@@ -245,7 +248,7 @@ class EnvironmentRow(Base):
 
 
 class SightingRow(Base):
-    """How often a capture was seen on one day (UTC, ISO) with the same versions."""
+    """The occurrences of a capture on one day (UTC, ISO) with the same versions."""
 
     __tablename__ = "sightings"
 
@@ -256,7 +259,7 @@ class SightingRow(Base):
 
 
 class BugSightingRow(Base):
-    """How often the captures of a bug were seen on one day with the same versions: sums of their sightings."""
+    """The occurrences of a bug on one day with the same versions: sums over its captures."""
 
     __tablename__ = "bug_sightings"
 
@@ -278,11 +281,11 @@ class LeaseRow(Base):
 
 
 class TaskRow(Base):
-    """What is to be done about a capture without anybody asking: see `fxminify.store.index.tasks`.
+    """An automatic task about a capture: see `fxminify.store.index.tasks`.
 
     ``open`` names the kind and the bug while the task is open, so that a bug has one open task. ``until`` is a Unix
-    time: the end of the lease of a leased task, and when a waiting one is tried again. ``attempts`` counts the drivers
-    that ended without an answer. ``worker`` is the last one that took it; that worker's row may be gone.
+    time: the end of the lease of a leased task, or the next attempt of a waiting one. ``attempts`` counts the
+    drivers that ended without an answer. ``worker`` is the last one that took it; that worker's row may be gone.
     """
 
     __tablename__ = "tasks"
@@ -336,7 +339,7 @@ class InstallationRow(Base):
 
 
 class TargetRow(Base):
-    """Somebody who is told what happens. Events up to the number ``event`` have become deliveries."""
+    """A receiver of notifications. Events up to the number ``event`` have become deliveries."""
 
     __tablename__ = "targets"
 
@@ -345,10 +348,10 @@ class TargetRow(Base):
 
 
 class DeliveryRow(Base):
-    """What a target is to be told of a bug, and what became of that: see `fxminify.store.index.deliveries`.
+    """A notification for a target, and its result: see `fxminify.store.index.deliveries`.
 
-    ``once`` names target, bug and what happened, so that it is told once. ``until`` is a Unix time before which it is
-    not tried again, ``holder`` the process that is sending it, ``message`` the first of those that were sent together.
+    ``once`` names target, bug and event, so that it is sent once. ``until`` is a Unix time before which it is not
+    tried again, ``holder`` the process that sends it, ``message`` the first delivery of the same message.
     """
 
     __tablename__ = "deliveries"
@@ -372,8 +375,10 @@ class DeliveryRow(Base):
 
 
 class TokenRow(Base):
-    """Who may ask a server for what: see `fxminify.store.index.tokens`. ``digest`` is the sha256 of the secret,
-    ``proof`` proves the row (`fxminify.store.index.rights`)."""
+    """An access token of a server: see `fxminify.store.index.tokens`.
+
+    ``digest`` is the sha256 of the secret, ``proof`` proves the row (`fxminify.store.index.rights`).
+    """
 
     __tablename__ = "tokens"
 
@@ -398,8 +403,10 @@ class SessionRow(Base):
 
 
 class UploadRow(Base):
-    """What a sender sent under a ``key`` of its own, so that it counts once: see `fxminify.store.index.uploads`.
-    ``body`` is the digest of what was sent."""
+    """An upload under a ``key`` of its sender, so that it counts once: see `fxminify.store.index.uploads`.
+
+    ``body`` is the digest of the upload.
+    """
 
     __tablename__ = "uploads"
 
@@ -410,7 +417,7 @@ class UploadRow(Base):
 
 
 class EventRow(Base):
-    """What happened: see `fxminify.store.index.events`. ``at`` is a Unix time."""
+    """An event: see `fxminify.store.index.events`. ``at`` is a Unix time."""
 
     __tablename__ = "events"
 
@@ -425,9 +432,10 @@ class EventRow(Base):
 
 
 class ReductionRow(Base):
-    """One minification of one capture under one configuration. ``finished`` is NULL while it may be resumed.
+    """A minification of a capture under one configuration. ``finished`` is NULL while it may be resumed.
 
-    ``operators`` names what ``best`` calls, ``origin`` is its tag: see `fxminify.store.index.trust.origin_tag`.
+    ``operators`` are the operators that ``best`` calls, ``origin`` is its tag: see
+    `fxminify.store.index.trust.origin_tag`.
     """
 
     __tablename__ = "reductions"
@@ -452,7 +460,7 @@ class ReductionRow(Base):
 
 
 class VerdictRow(Base):
-    """One query to the oracle. Written before it is asked; ``outcome`` is NULL until it is answered."""
+    """A query to the oracle. The row is written before the query; ``outcome`` is NULL until the answer."""
 
     __tablename__ = "verdicts"
 
@@ -467,9 +475,10 @@ class VerdictRow(Base):
 
 
 class StepRow(Base):
-    """One accepted step of a reduction: see `fxminify.store.index.reductions`. ``key`` is that of its query.
+    """An accepted step of a reduction: see `fxminify.store.index.reductions`.
 
-    ``origin`` is the tag of ``document``: see `fxminify.store.index.trust.origin_tag`.
+    ``key`` is the key of its query. ``origin`` is the tag of ``document``: see
+    `fxminify.store.index.trust.origin_tag`.
     """
 
     __tablename__ = "steps"
@@ -489,10 +498,10 @@ class StepRow(Base):
 
 
 class ReproRow(Base):
-    """One rendered file of a capture; ``verified`` of ``runs`` processes of their own showed the signature.
+    """A rendered file of a capture. The signature appeared in ``verified`` of ``runs`` fresh processes.
 
-    ``document`` is the case that a script was made of, ``nodes`` and ``inputs`` are its size; NULL for other formats.
-    ``origin`` is the tag of `fxminify.store.index.trust.script_tag`.
+    ``document`` is the case of a script, ``nodes`` and ``inputs`` are its size; NULL for other formats. ``origin``
+    is the tag of `fxminify.store.index.trust.script_tag`.
     """
 
     __tablename__ = "repros"
@@ -511,7 +520,7 @@ class ReproRow(Base):
 
 
 class ArtifactRow(Base):
-    """One JSON document that explains a capture: see `fxminify.store.index.artifacts`."""
+    """A JSON document that explains a capture: see `fxminify.store.index.artifacts`."""
 
     __tablename__ = "artifacts"
 
@@ -522,7 +531,7 @@ class ArtifactRow(Base):
 
 
 class RoundRow(Base):
-    """One `minify retest`. ``finished`` is NULL while it may be resumed."""
+    """A run of `minify retest`. ``finished`` is NULL while it may be resumed."""
 
     __tablename__ = "rounds"
 
@@ -534,7 +543,7 @@ class RoundRow(Base):
 
 
 class RetestRow(Base):
-    """One minimal case that was run again: the backend, the versions and the result."""
+    """A minimal case that was run again: the backend, the versions and the result."""
 
     __tablename__ = "retests"
 

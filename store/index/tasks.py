@@ -1,11 +1,13 @@
-"""The queue of `minify work`: which captures are to be minified, who is at it, and why the others wait.
+"""The queue of `minify work`: captures to minify, their workers, and the reasons why tasks wait.
 
-A worker *claims* a task, which is then leased to the worker, and starts a *driver* for it, a process that renews the
-lease. With each claim the fence of the task grows, and whoever writes about a task compares it: a driver that was
-stopped, lost its task and woke up changes nothing. `Tasks.sweep`, which every worker calls every few seconds, queues
-again what nobody is at work on any more. So a task may be begun twice, which does no harm, because reductions resume.
+A worker *claims* a task, which is then leased to the worker, and starts a *driver* for it, a process that renews
+the lease. Each claim increases the fence of the task, and each write about a task compares it: a driver that was
+stopped, lost its task and woke up changes nothing. `Tasks.sweep`, which every worker calls every few seconds,
+queues tasks again whose lease has expired. So a task may be begun twice, which does no harm, because reductions
+resume.
 
-The same statements work on SQLite and on PostgreSQL; there, claims pass over rows that others are just claiming.
+The same statements work on SQLite and on PostgreSQL; on PostgreSQL, claims skip rows that another worker is
+claiming.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _FORGOTTEN = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """One task. ``until`` is a Unix time, see `TaskRow`; ``config`` has options of the minification."""
+    """A task. ``until`` is a Unix time, see `TaskRow`; ``config`` has options of the minification."""
 
     id: int
     kind: str
@@ -160,13 +162,14 @@ class Tasks:
         return len(bugs)
 
     def claim(self, worker: int, can: Collection[str]) -> TaskInfo | None:
-        """Lease the most urgent task that a worker with these labels can serve to it, None if there is none.
+        """Lease the most urgent task that a worker with these labels can serve. Return None if there is no such
+        task.
 
         A task of another version of torch is left to a worker that has it, if there is one.
         """
         if self._database.path is None:
             return self._database.write(lambda session: _claim(session, worker, _served(session, worker, can)))
-        with self._database.reading() as session:  # nobody holds the write lock of a file for longer than need be
+        with self._database.reading() as session:  # hold the write lock of a file only briefly
             served = _served(session, worker, can)
         return self._database.write(lambda session: _claim(session, worker, served)) if served else None
 
@@ -199,8 +202,10 @@ class Tasks:
         return True
 
     def settle(self, capture_id: int) -> None:
-        """Close the tasks that nobody is at work on and that `minify run` has done: that of a capture that is over now,
-        or those of its bug if there is a verified script."""
+        """Close the tasks that `minify run` has done and that no driver has leased.
+
+        These are the tasks of the capture if it is over now, or the tasks of its bug if there is a verified script.
+        """
         capture = self._captures.get(capture_id)
         if capture.state in (*_UNTRIED, State.BLOCKED):
             return
@@ -249,7 +254,7 @@ class Tasks:
         return self._change(task, back)
 
     def cancel(self, id: int, *, actor: str = "") -> None:
-        """End an open task. Its driver ends soon. Raises `StoreError` if the task is over, or there is none."""
+        """End an open task. Its driver ends soon. Raises `StoreError` if the task is over or does not exist."""
 
         def cancel(session: Session) -> None:
             row = self._need(session, id)
@@ -262,12 +267,12 @@ class Tasks:
         self._database.write(cancel)
 
     def retry(self, id: int, *, actor: str = "") -> None:
-        """Queue a task again, which may be waiting or over. Raises `StoreError` if it is at work, or there is none."""
+        """Queue a waiting or finished task again. Raises `StoreError` if it is running or does not exist."""
 
         def retry(session: Session) -> None:
             row = self._need(session, id)
             if row.state == TaskState.LEASED:
-                raise StoreError(f"task {id} of {self._database.name} is at work: `minify tasks --cancel {id}` ends it")
+                raise StoreError(f"task {id} of {self._database.name} is running: `minify tasks --cancel {id}` ends it")
             if row.open is None:
                 key = queue.key_of(row.kind, row.bug, row.capture, row.needs)
                 self._need_no_other(session, key)
@@ -279,7 +284,7 @@ class Tasks:
         self._database.write(retry)
 
     def get(self, id: int) -> TaskInfo:
-        """One task. Raises `StoreError` if there is none with this id."""
+        """Return the task ``id``. Raises `StoreError` if it does not exist."""
         with self._database.reading() as session:
             return _info(self._need(session, id, lock=False))
 
@@ -307,7 +312,7 @@ class Tasks:
             return [_info(row) for row in session.scalars(chosen)]
 
     def counts(self) -> dict[TaskState, int]:
-        """How many tasks there are in each state."""
+        """Return the number of tasks in each state."""
         with self._database.reading() as session:
             found = session.execute(select(TaskRow.state, func.count()).group_by(TaskRow.state)).all()
             return {_state(state): count for state, count in found}
@@ -329,8 +334,10 @@ class Tasks:
         )
 
     def sweep(self, can: Collection[str]) -> None:
-        """Queue again what nobody is at work on, what has waited long enough, and what a worker with the labels
-        ``can`` serves; and say of queued tasks that no worker serves what they wait for."""
+        """Queue tasks again whose lease has expired, that have waited long enough, or that this worker can serve.
+
+        ``can`` are the labels of this worker. Queued tasks that no worker serves get the reason why they wait.
+        """
 
         def sweep(session: Session) -> None:
             clock = time_of(session)
@@ -411,7 +418,7 @@ class Tasks:
         self._database.write(lambda session: queue.put(session, bug, capture, needs))
 
 
-#: States of captures that nobody has tried.
+#: States of captures that were not tried yet.
 _UNTRIED = (State.PENDING.value, State.REDUCING.value)
 #: Rows that this transaction has loaded need not follow.
 _PLAIN = {"synchronize_session": False}
@@ -423,7 +430,7 @@ def _tell(session: Session, id: int, bug: int, capture: int, state: str, why: st
 
 
 def waits_for(labels: Sequence[str]) -> str:
-    """Why a task waits for which all workers lack ``labels``."""
+    """Return why a task waits whose ``labels`` no worker has."""
     trust = [one for one in labels if one == queue.TRUST or one.startswith(queue.WHOSE)]
     lacks = [one for one in labels if one not in trust and one != queue.EXPLAIN]
     if lacks:
@@ -454,7 +461,7 @@ def _heads(session: Session, state: TaskState) -> list[tuple[int, int, str]]:
 
 
 def _served(session: Session, worker: int, can: Collection[str]) -> list[str]:
-    """The needs of queued tasks that this worker is to serve, those of the most urgent task first."""
+    """Return the needs of queued tasks that this worker should serve, the most urgent first."""
     heads = [head for head in _heads(session, TaskState.QUEUED) if not queue.missing(head[2], can)]
     others: list[WorkerRow] | None = None
     served = []

@@ -1,8 +1,8 @@
-"""Tokens: who may ask `minify serve` for what.
+"""Tokens: the access rights of clients of `minify serve`.
 
-A token is ``fxm_<id>_<secret>`` with 256 random bits. The index has the sha256 of it, so whoever reads the index can
-use no token. What a token may do are its *scopes*. A row with its scopes has a proof that the user who serves made it
-(`fxminify.store.index.rights`): write access to the index makes no token.
+A token is ``fxm_<id>_<secret>`` with 256 random bits. The index stores its sha256, so a person who reads the index
+cannot use a token. The rights of a token are its *scopes*. A row with its scopes has a proof that the user who
+serves made it (`fxminify.store.index.rights`): write access to the index makes no token.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LONGEST = 100
 
 
 class TokenScope(StrEnum):
-    """What a token may do."""
+    """A right of a token."""
 
     SUBMIT = "submit"  # send captures
-    RUN = "run"  # have workers run what it sends: the server signs it
+    RUN = "run"  # let workers run its uploads: the server signs them
     READ = "read"  # see what is there
     TRIAGE = "triage"  # change what is to be done
     WORK = "work"  # see what workers are at
@@ -98,7 +98,7 @@ class Tokens:
         )
 
     def revoke(self, id: int) -> TokenInfo:
-        """End a token and its sessions. Raises `StoreError` if there is none with this id."""
+        """End a token and its sessions. Raises `StoreError` if it does not exist."""
 
         def revoke(session: Session) -> TokenInfo:
             row = self._database.need(session, TokenRow, id, lock=True)
@@ -112,7 +112,7 @@ class Tokens:
         return self._database.write(revoke)
 
     def check(self, text: str) -> TokenInfo | None:
-        """The token with this text, None if there is none, or it was revoked."""
+        """Return the token with this text, or None if it is unknown or revoked."""
         return self.check_all([text])[0]
 
     def check_all(self, texts: Sequence[str]) -> list[TokenInfo | None]:

@@ -1,16 +1,16 @@
-"""What is said about the bugs of an index: that one is to be ignored, obsolete, fixed, or the same as another; labels.
+"""The status of bugs: ignored, obsolete, fixed, or the same as another; and their labels.
 
-An ignored bug is open again when it was met so many times more, an obsolete one when it is met at all: the transaction
-that counts the occurrence changes it (`fxminify.store.index.bugs.count`). A bug that nobody has met for long becomes
-obsolete.
+An ignored bug is open again after a number of further occurrences, an obsolete one after the next occurrence. The
+transaction that counts the occurrence changes the status (`fxminify.store.index.bugs.count`). A bug that did not
+occur for a long time becomes obsolete.
 
-Only a retest makes a bug fixed, with the versions that it ran with. It has *regressed* when it is met, or a retest
-fails, with these versions or newer ones. What is met with older ones says nothing new.
+Only a retest makes a bug fixed, with the versions that it ran with. The bug has *regressed* when it occurs, or a
+retest fails, with these versions or newer ones. An occurrence with older versions changes nothing.
 
 Merging moves the captures of a bug to another, and its open task. The bug itself stays, as a duplicate without
-captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.counted`). Each
-capture that moved remembers which bug is its own, so splitting gives back exactly what merging took, and what has
-followed since. A duplicate may have duplicates: they move, and come back, with it. A bug shows the labels of its
+captures: a later capture of it is found by the same identity and follows (`fxminify.store.index.bugs.counted`).
+Each moved capture remembers its own bug, so splitting gives back exactly the captures that merging took, and the
+later ones. A duplicate may have duplicates: they move, and come back, with it. A bug shows the labels of its
 duplicates with its own (`fxminify.store.index.bug_labels`).
 """
 
@@ -47,7 +47,7 @@ from .tasks import Tasks
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """How many captures and occurrences of the bug ``bug`` are, or would be, counted under ``into`` now."""
+    """The captures and occurrences of the bug ``bug`` that are, or would be, counted under ``into`` now."""
 
     bug: int
     into: int
@@ -55,7 +55,7 @@ class Regrouped:
     occurrences: int
 
 
-#: Days after which a bug that was not met is obsolete.
+#: Days without an occurrence after which a bug is obsolete.
 OBSOLETE = 180
 #: Bugs that become so in one transaction.
 _BATCH = 500
@@ -71,10 +71,10 @@ class Triage:
         self._tasks = tasks
 
     def set(self, bug: int, status: BugStatus, *, more: int | None = None, actor: str = "") -> None:
-        """Ignore a bug, until it was met ``more`` times more if that is given; say that it is obsolete; or open it.
+        """Set the status of a bug to ignored, obsolete or open. With ``more``, ignore it for that many occurrences.
 
-        Raises `StoreError` for a duplicate, and where ``status`` says that it is one: `merge` does that; and for a
-        status that only `retested` gives.
+        Raises `StoreError` for a duplicate, for the status of a duplicate, which `merge` sets, and for a status
+        that only `retested` sets.
         """
         if status is BugStatus.DUPLICATE:
             raise StoreError(f"bug {bug} becomes a duplicate by merging it into another one")
@@ -89,7 +89,7 @@ class Triage:
             if status is not BugStatus.OPEN:
                 session.add(TriageRow(bug=bug, status=status.value, until=until, actor=actor, at=now()))
                 session.flush()
-            said = status.value + (f" until it was met {more} times more" if until is not None else "")
+            said = status.value + (f" until it occurs {more} more times" if until is not None else "")
             events.note(session, "bug", said, actor=actor, bug=bug)
 
         self._database.write(write)

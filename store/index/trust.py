@@ -1,11 +1,11 @@
-"""Which captures this user made: they run without a question, others do not.
+"""Tags of origin: they prove that this user made a capture, so that it runs without a question.
 
 Running a capture imports its backend and may execute source in the capture. So `minify run` asks before it runs a
-capture of somebody else. Every document of a case that this user's fxminify stored has an origin tag, an HMAC made with
-this user's key over the whole document and the capture it belongs to. A stored script has one over its text, its case
-and the capture. What was made of somebody else's case has none. The key is in ``$XDG_STATE_HOME/fxminify/key`` and is
-made on first use. One that others may read or write, or that belongs to somebody else, proves nothing
-(`fxminify.store.index.keys`).
+capture of another user. Every document of a case that this user's fxminify stored has an origin tag, an HMAC made
+with this user's key over the whole document and the capture it belongs to. A stored script has a tag over its text,
+its case and the capture. Data made from another user's case has no tag. The key is in
+``$XDG_STATE_HOME/fxminify/key`` and is made on first use. A key that other users may read or write, or that belongs
+to another user, proves nothing (`fxminify.store.index.keys`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_our_script(text: str, tag: object, document: str | None, capture: str) ->
 
 
 def maker(*, create: bool = False) -> str:
-    """A name for this user that tells nothing of the key; empty if there is none. It proves nothing, either."""
+    """Return a name for this user that reveals nothing of the key. It is empty without a key. It proves nothing."""
     key = keys.secret(_FILE, create=create)
     return hmac.new(key, b"maker", hashlib.sha256).hexdigest()[:16] if key else ""
 

@@ -27,10 +27,10 @@ _ARTIFACTS = ("first-node", "ablation", "explanation", "onnx", "record")
 
 
 def upgrade(name: str, *, timeout: float = 30.0) -> Path | None:
-    """Upgrade the index called ``name``. Returns the path of the copy of the old file, None if there is none.
+    """Upgrade the index called ``name``. Return the path of the copy of the old file, or None without a copy.
 
-    A server's index is upgraded in one transaction and not copied. An index that is up to date is left alone. Raises
-    `StoreError`.
+    A server's index is upgraded in one transaction and not copied. An index that is up to date stays as it is.
+    Raises `StoreError`.
     """
     if "://" in name and (url := parse_url(name)).get_backend_name() != "sqlite":
         database = open_server_engine(url, readonly=False)
@@ -54,7 +54,7 @@ def upgrade(name: str, *, timeout: float = 30.0) -> Path | None:
     backup = Path(f"{path}{BACKUP}{revision}")
     engine = sqlite_engine(sqlite.writer(path, create=False, timeout=timeout), NullPool)
     database = Database(given, engine, path, readonly=False)
-    with database.explained(), database.transaction() as connection:  # nobody else writes from here on
+    with database.explained(), database.transaction() as connection:  # the lock keeps other writers out
         revision = sqlite.inspect(connection, path, given)
         if _needed(revision, given):
             sqlite.back_up(path, backup, timeout)

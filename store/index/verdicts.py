@@ -29,10 +29,11 @@ _Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """One answered query. ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`.
+    """An answered query.
 
-    ``key`` is the digest of the candidate, ``signature`` that of the failure it showed, None where it showed none.
-    ``seconds`` is wall time, ``detail`` says more in words, ``asks`` counts how often it was asked.
+    ``outcome`` is a value of `fxminify.minifier.oracle.verdict.Outcome`. ``key`` is the digest of the candidate.
+    ``signature`` is the digest of the failure, None if the candidate did not fail. ``seconds`` is wall time,
+    ``detail`` explains the answer, ``asks`` counts how often the query was sent.
     """
 
     key: str
@@ -126,7 +127,9 @@ class Verdicts:
 
 
 def _merged(new: Any) -> dict[str, Any]:
-    """What becomes of a query that is stored already: it was asked once more, and an answer replaces an earlier one."""
+    """Return the merged columns of a repeated query: it counts as sent again, and an answer replaces an earlier
+    one.
+    """
     answer = {
         name: case((new.outcome.is_(None), getattr(VerdictRow, name)), else_=new[name])
         for name in ("outcome", "signature", "seconds", "detail")

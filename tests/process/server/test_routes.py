@@ -140,7 +140,7 @@ def test_bugs_are_ignored_merged_and_split(served: Served) -> None:
     assert served.post("/bugs/1/split", {"bug": 2}).json == moved | {"into": 2}
     assert [bug["id"] for bug in served.get("/bugs").json] == [1, 2]
     told = [data["text"] for _, kind, data in events_of(served.get("/events?after=0&seconds=0")) if kind == "bug"]
-    assert told == ["ignored until it was met 3 times more", "open", "merged into bug 1", "split from bug 1"]
+    assert told == ["ignored until it occurs 3 more times", "open", "merged into bug 1", "split from bug 1"]
 
 
 @ON_BOTH

@@ -125,7 +125,7 @@ def test_a_bug_that_is_met_again_together_with_others_is_open_again(index: Index
     assert [(bug.status, bug.occurrences) for bug in index.bugs.page()] == [(BugStatus.OPEN, 5), (BugStatus.OPEN, 5)]
     said = [one.text for one in index.events.after(0, limit=100) if one.text.startswith("open again")]
     assert said == [
-        "open again: it was obsolete, and was met again", "open again: it was ignored, and was met again",
+        "open again: it was obsolete, and occurred again", "open again: it was ignored, and occurred again",
     ]  # fmt: skip
 
 

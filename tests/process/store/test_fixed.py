@@ -164,6 +164,6 @@ def test_what_nobody_meets_for_long_is_obsolete_until_it_is_met(index: Index) ->
     assert told(index)[1:] == [
         ("bug", 1, "obsolete: it was not met for 180 days"),
         ("bug", 3, "obsolete: it was not met for 180 days"),
-        ("bug", 1, "open again: it was obsolete, and was met again"),
+        ("bug", 1, "open again: it was obsolete, and occurred again"),
     ]
     assert index.captures.get(1).state is State.VERIFIED

@@ -282,7 +282,7 @@ def test_what_a_worker_leaves_is_given_back(index: Index) -> None:
 def test_cancel_and_retry_say_what_cannot_be(index: Index) -> None:
     bug(index, "a")
     taken = claimed(index)
-    with pytest.raises(StoreError, match=r"task 1 of .* is at work: `minify tasks --cancel 1` ends it"):
+    with pytest.raises(StoreError, match=r"task 1 of .* is running: `minify tasks --cancel 1` ends it"):
         index.tasks.retry(1)
     index.tasks.cancel(1)
     assert not index.tasks.heartbeat(taken)

@@ -41,7 +41,7 @@ def test_an_ignored_bug_is_open_again_when_it_was_met_often_enough(three: Index)
     meet(three, "sin", "sin", "sin")
     assert three.bugs.get(1).status is BugStatus.OPEN
     assert told(three) == [
-        (1, "ignored until it was met 2 times more"), (1, "open again: it was ignored, and was met again"),
+        (1, "ignored until it occurs 2 more times"), (1, "open again: it was ignored, and occurred again"),
     ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""The first schema that has a history. Its number follows those of the first edition.
+"""The first schema that has a history. Its number follows the numbers of the first edition.
 
 The tables are made from the models (`fxminify.store.index.database`), so there is nothing to run here. The next
-revision says what to change in an index that has this one.
+revision defines how to change an index that has this one.
 """
 
 revision = "0004"

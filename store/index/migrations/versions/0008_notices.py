@@ -1,4 +1,4 @@
-"""What workers have installed, with what a bug is fixed, and who was told of what."""
+"""Add the installed versions of workers, the versions that fix a bug, and the notifications."""
 
 from __future__ import annotations
 

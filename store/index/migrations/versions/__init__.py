@@ -1,1 +1,1 @@
-"""One module per schema version."""
+"""Schema versions, each in its own module."""
