@@ -33,7 +33,7 @@ class ForeignValue(Exception):
 
 
 def explained(exc: BaseException, name: str) -> StoreError:
-    """The error to raise for ``exc``, which was met while working on the index called ``name``."""
+    """Return the error to raise for ``exc``, which occurred in the index called ``name``."""
     inner = _inner(exc)
     value = isinstance(inner, ForeignValue) or (
         isinstance(inner, sqlite3.Error)
@@ -50,7 +50,7 @@ def is_temporary(error: BaseException) -> bool:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether there was no space left, on the disk of a file or on that of a server."""
+    """Return whether no space was left, on the disk of a file or of a server."""
     if error.__cause__ is None:
         return False
     inner = _inner(error.__cause__)

@@ -1,4 +1,4 @@
-"""What other installed packages add to fxminify: objects that they register under an entry point group."""
+"""Extensions by other installed packages: objects that they register under an entry point group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = "fxminify.formats"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """One entry point: its name, its distribution (empty if unknown), and what it names, or why that does not load."""
+    """An entry point: its name, its distribution (empty if unknown), and its object, or why that does not load."""
 
     name: str
     source: str

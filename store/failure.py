@@ -26,8 +26,8 @@ from .masking import readable, without_places
 from .signature_rules import installed
 from .text import without_addresses
 
-#: Classes of divergences of values; that of results which tiny changes of the inputs change as much, where eager has
-#: the float64 result; and the one that is about the backend as a whole.
+#: Classes of divergences of values. `ILL_CONDITIONED`: tiny changes of the inputs change the results as much, and eager
+#: has the float64 result. `PRECISION` is about the backend as a whole.
 NOT_FINITE = ("nan", "inf")
 VALUES = ("value", *NOT_FINITE, "number")
 ILL_CONDITIONED = "ill-conditioned"
@@ -39,8 +39,8 @@ ROUNDING = "rounding"
 UNDEFINED = "undefined"
 #: The entry of the detail of a divergence that is True if a result of eager has NaN in it.
 EAGER_NAN = "eager_nan"
-#: In the details of a divergence of class ``gradient``: no output of what was compiled has a gradient. A backend for
-#: inference makes that of every graph, so it is the failure under reduction only where that is about gradients.
+#: In the details of a divergence of class ``gradient``: no output of the compiled graph has a gradient. A backend for
+#: inference does this with every graph, so it counts as the failure under reduction only if that is about gradients.
 DETACHED = "detached"
 #: In the details of an exception: it has no traceback, as one that was read from a log.
 UNTRACED = "untraced"
@@ -56,7 +56,7 @@ _MOST = 20
 
 
 class FailureKind(StrEnum):
-    """What a backend did wrong."""
+    """The kind of a failure of a backend."""
 
     COMPILE_ERROR = "compile_error"  #: it raised while it compiled
     RUNTIME_ERROR = "runtime_error"  #: what it compiled raised
@@ -96,7 +96,7 @@ METADATA = "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One Python frame; ``file`` is relative to the package or base name only, never a path of this machine."""
+    """A Python frame; ``file`` is relative to the package or base name only, never a path of this machine."""
 
     file: str
     function: str
@@ -126,12 +126,15 @@ class Failure:
 
     @property
     def refused(self) -> str:
-        """What eager raised for the same call: type and first line. Empty if it raised nothing or was not asked."""
+        """The error that eager raised for the same call: type and first line.
+
+        It is empty if eager raised nothing or was not run.
+        """
         return str(self.detail.get(EAGER, ""))
 
     @property
     def absent(self) -> str:
-        """Why the backend could not run where it raised, such as a package that was missing; empty if it could."""
+        """The reason why the backend could not run, such as a missing package. Empty if it could."""
         return str(self.detail.get(ABSENT, ""))
 
     def each(self) -> tuple[Failure, ...]:
@@ -156,7 +159,7 @@ class Failure:
         return (self, *alone.values())
 
     def headline(self) -> str:
-        """One line for a person: the type and first line of the message, or a text instead of them."""
+        """Return one line for a person: the type and first line of the message, or a text instead of them."""
         return without_addresses(self._first_line())
 
     def _first_line(self) -> str:
@@ -200,7 +203,8 @@ class Failure:
     def printed_error(self) -> tuple[str, str]:
         """Return the first error that the compiler printed, and the operator that the lines after it name.
 
-        For a generic message it stands below its head, as that of a C++ compiler, or on file descriptor 2.
+        With a generic message, the printed error stands below its head, as for a C++ compiler, or on file
+        descriptor 2.
         """
         line, notes = first_error(self.diagnostics)
         if self.is_generic():
@@ -241,7 +245,10 @@ def lacking(failure: Failure, why: str) -> Failure:
 
 
 def precision_message(where: str, message: str, dtype: str, short: str) -> str:
-    """What is said of the values at ``where`` of which ``message`` says how they differ."""
+    """Return the message about values at ``where`` that have the precision of ``short``.
+
+    ``message`` describes how the values differ.
+    """
     return f"computes {dtype} as {short}: {where}: {message[message.find('off by') :]}"
 
 
@@ -285,6 +292,6 @@ def _prose(rest: str) -> Iterator[str]:
 
 #: A message that only the interpreter of FX wrote, because the exception had none.
 _INTERPRETED = re.compile(r"\AWhile executing %\w+ : .*= call_\w+\[target=([\w.]+)\].*")
-#: A masked position in a source nobody else has, and a run of masked operands.
+#: A masked position in a local source file, and a run of masked operands.
 _PLACE = re.compile(r"^<place>: |<path>(?:/[\w.-]+)?, ")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

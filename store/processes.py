@@ -1,7 +1,7 @@
-"""Which process is which: a number, when it began, and the machine on which it has that number.
+"""Identify a process by its number, its start time, and its machine.
 
-A number alone is taken again by another process. Locks and directories name their process in this way, so that others
-can tell that it has ended.
+A number alone is used again by a later process. Locks and directories name their process in this way, so that other
+processes can see that it has ended.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 @cache
 def machine() -> str:
-    """Tells apart the machines, and containers of one machine, whose processes have numbers of their own."""
+    """Return an identifier of this machine, or container, within which process numbers are unique."""
     booted = Path("/proc/sys/kernel/random/boot_id").read_text()
     return hashlib.sha256(f"{booted}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:16]
 
 
 def started(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty if there is none, or only its exit code is left."""
+    """Return the start time of a process, in ticks since boot. Empty for a process that has ended or is a zombie."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -14,8 +14,11 @@ from .scrubbing import MASKED, masked_case, masked_failure, masked_provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Without a ``case``, ``reason`` says why there is none, and ``provenance["backend"]`` names the backend. A case
-    with a ``reason`` cannot be run where it was captured."""
+    """A failure as a program recorded it.
+
+    Without a ``case``, ``reason`` says why it is missing, and ``provenance["backend"]`` names the backend. A case
+    with a ``reason`` cannot be run where it was captured.
+    """
 
     case: Case | None
     blobs: Blobs
@@ -56,5 +59,5 @@ def shape_of(case: Case | None, graph_text: str, reason: str) -> str:
 
 
 def identity_of(backend: Json, shape: str, signature: str) -> str:
-    """What makes a capture the same as another: its `backend_of`, its `shape_of` and the digest of its signature."""
+    """Return the identity of a capture: a digest of its `backend_of`, its `shape_of` and its signature."""
     return digest(dumps([backend, shape, signature]).encode())

@@ -1,4 +1,4 @@
-"""What single compilers add to the rules by which signatures are made: data that their adapters bring.
+"""Signature rules of single compilers, which their adapters provide as data.
 
 The rules that hold for every backend are in `fxminify.store.masking`. A backend's adapter
 (`fxminify.backends.adapters`) has a `SignatureRules` as its attribute ``signature``. All rules of all installed
@@ -17,15 +17,19 @@ from . import extensions
 
 @dataclass(frozen=True, slots=True)
 class SignatureRules:
-    """Regular expressions about what a compiler writes.
+    """Regular expressions for the output of a compiler.
 
-    ``masks``: pairs of a pattern and its replacement, for names in messages that change from run to run or as a graph
-    shrinks. ``numbered``: names that the compiler makes by appending a number. ``noise``: lines on standard error that
-    report no error, such as warnings and log lines. ``errors``: lines there that report one, and ``prefixes``: what
-    such a line begins with and is cut off, such as the time. ``generic``: messages of exceptions that are the same for
-    every bug. For such an exception the first line on standard error that is not noise is taken as the diagnosis,
-    where no line looks like an error. ``wrappers``: messages of exceptions which say only that a step failed: a person
-    is told the exception that caused them. ``cache_files``: names of files that the compiler puts into its caches.
+    * ``masks``: pairs of a pattern and its replacement, for names in messages that change from run to run or as a
+      graph shrinks.
+    * ``numbered``: names that the compiler makes by appending a number.
+    * ``noise``: lines on standard error that report no error, such as warnings and log lines.
+    * ``errors``: lines on standard error that report an error. ``prefixes``: the beginnings that are cut off such a
+      line, such as the time.
+    * ``generic``: messages of exceptions that are the same for every bug. For such an exception, the diagnosis is
+      the first line on standard error that looks like an error, or else the first one that is not noise.
+    * ``wrappers``: messages of exceptions which say only that a step failed. A person sees the exception that
+      caused them.
+    * ``cache_files``: names of files that the compiler puts into its caches.
 
     No pattern may backtrack from each letter of a long word: messages can have megabytes.
     """

@@ -1,8 +1,8 @@
-"""Names of directories that last as long as a process, and the end of those whose process was killed.
+"""Directories that last as long as a process, and their removal if the process was killed.
 
-The name of such a directory says whose it is: the process, when that began, and its machine. Whoever makes the next
-one beside it removes those whose process has ended, of the same user. One that has the number of a living process in
-the name of something in it (``faults.123``) stays: that process may still use it.
+The name of such a directory identifies its process: number, start time and machine. A process that makes a
+directory beside it removes the directories of ended processes of the same user. A directory stays if a file in it
+has the number of a living process in its name (``faults.123``): that process may still use it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who may ask for what: every request passes here before anything else looks at it.
+"""Access control: every request passes here first, before any other part of the server reads it.
 
-A route names as its tags the scopes of which it needs one. One without tags is for administrators. A program of this
-machine needs no token if the server listens on a loopback address only, unless a page of another site or a proxy may be
-behind it: then the request says so in its headers. `run`, which makes workers execute what is sent, always needs a
-token. A browser has a session in a cookie, which counts for what is only read, and for the forms of our own pages.
+The tags of a route are scopes; a caller needs one of them. A route without tags is for administrators. A program on
+this machine needs no token if the server listens on a loopback address only. But a request whose headers come from
+a page of another site or from a proxy needs one. `run`, which makes workers execute the upload, always needs a
+token. A browser has a session in a cookie, which is valid for reading and for the forms of our own pages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .html import refusal
 from .service import Service
 from .together import Together
 
-#: The tag of routes that say nothing of the index, for whoever asks.
+#: The tag of public routes, which reveal nothing of the index.
 OPEN = "open"
 #: The route that limits its body itself.
 UPLOAD = "submit_capture"
-#: The most bytes of all other bodies, those of callers who are not known, and the seconds in which they must have come.
+#: The most bytes of all other bodies and of bodies from unknown callers, and the seconds in which a body must arrive.
 MAX_BODY, UNKNOWN_BODY, SLOWEST = 1 << 20, 16 << 10, 30.0
 _READING = ("GET", "HEAD", "OPTIONS")
 #: Headers of proxies: the program that asks is not known then.
@@ -123,7 +123,7 @@ async def _found(asked: Together[str, TokenInfo | None], text: str) -> TokenInfo
 
 
 def why_not(token: TokenInfo | None) -> str:
-    """Why a token is not accepted, empty if it is."""
+    """Return why a token is not accepted, or an empty text if it is accepted."""
     if token is None:
         return "this token is not known here, or was revoked"
     if not token.proved:

@@ -59,7 +59,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _store_error(request: Request, error: Exception) -> Response:
-    """What the index cannot do. Where it lies is told to the log only."""
+    """Answer a request that failed in the index. The place of the index is written to the log only."""
     service: Service = request.app.state.service
     if is_full(error):
         service.disk.was_full()

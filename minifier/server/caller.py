@@ -1,7 +1,7 @@
-"""Who asks, how a browser says so, and the answer to a caller who may not.
+"""The caller of a request, the sessions of browsers, and the answer to a refused caller.
 
-A program sends its token with each request. A browser has the id of a session (`fxminify.store.index.sessions`) in a
-cookie that no script can read and that other sites cannot send with a form. Each form of ours carries a key besides,
+A program sends its token with each request. A browser has the id of a session (`fxminify.store.index.sessions`) in
+a cookie that no script can read and that other sites cannot send with a form. Each form of ours also carries a key,
 which is made from that id, so that only a page that this server made for this browser can change anything.
 """
 
@@ -24,9 +24,9 @@ EVERYTHING = frozenset(TokenScope) - {TokenScope.RUN}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the name of a token, or nobody in particular of this machine.
+    """The caller of a request: the name of a token, or an anonymous program of this machine.
 
-    ``form_key`` is what a form of this caller must carry, ``signed_in`` is true for the session of a browser.
+    A form of this caller must carry ``form_key``. ``signed_in`` is true for the session of a browser.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 def session_of(headers: Mapping[str, str]) -> str:
-    """The id of a session in the cookie of a request, empty if there is none."""
+    """Return the id of the session in the cookie of a request, or an empty text without one."""
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 

@@ -40,12 +40,12 @@ class Disk:
             return DiskState.LOW if self._free < self._low else DiskState.OK
 
     def was_full(self) -> None:
-        """A write failed for want of space: of a database server nobody else says so."""
+        """Record that a write failed because no space was left. A database server reports it in no other way."""
         with self._lock:
             self._full_until = time.monotonic() + _PAUSE
 
     def sentence(self) -> str:
-        """What to do; empty if there is enough space."""
+        """Describe what to do about missing space. Empty if there is enough."""
         state = self.state()
         left = f"{self._free / _GIB:.1f} GiB"
         if state is DiskState.FULL:

@@ -1,7 +1,7 @@
-"""What the forms of the pages do: each changes one thing and leads back to a page, so that it can be loaded again.
+"""The forms of the pages. Each changes one thing and redirects to a page, which can be reloaded safely.
 
-Merging and splitting show first what they would change. A form must carry the key that its page was given for this
-caller (`fxminify.minifier.server.caller`), whatever the browser says of where it comes from.
+Merging and splitting first show their effect. A form must carry the key that its page got for this caller
+(`fxminify.minifier.server.caller`), whatever origin the browser reports.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def set_labels(served: Served, asking: Asking, id: Id, fields: Fields) -> Respon
 
 @previews.get("/bugs/{id}/merge", tags=[TRIAGE])
 def merge_preview(served: Served, asking: Asking, id: Id, into: Annotated[int, Query(ge=1, lt=1 << 31)]) -> Response:
-    """What merging a bug into another one would change."""
+    """Show the effect of merging a bug into another one."""
     found = served.index.triage.merge(id, into, preview=True, actor=asking.name)
     bug, other = (served.index.bugs.get(one) for one in (id, into))
     differ = [
@@ -106,7 +106,7 @@ def merge(served: Served, asking: Asking, id: Id, fields: Fields) -> Response:
 
 @previews.get("/bugs/{id}/split", tags=[TRIAGE])
 def split_preview(served: Served, asking: Asking, id: Id, bug: Annotated[int, Query(ge=1, lt=1 << 31)]) -> Response:
-    """What splitting a duplicate from a bug would change."""
+    """Show the effect of splitting a duplicate from a bug."""
     found = routes.split(served, asking, id, routes.Split(bug, preview=True))
     part, whole = (bug_line(served.index.bugs.get(one)) for one in (bug, id))
     return page(served, asking, "page_split.html.j2", found=found, bug=part, whole=whole)

@@ -42,8 +42,7 @@ def page(service: Service, caller: Caller, template: str, *, status: int = 200, 
 
 
 def refusal(service: Service, caller: Caller, request: Request, refused: Refused) -> Response:
-    """What is answered instead: a page for a person at a browser, to whom it may be a form to sign in, and a sentence
-    for a program."""
+    """Answer a refused request: an error page or a sign-in form for a browser, a sentence for a program."""
     path = request.scope["path"]
     if path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return refused.response()

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class SentBefore(Exception):
-    """What comes under this key is stored already, as the ``capture`` with that id."""
+    """The upload with this key is already stored as ``capture``."""
 
     def __init__(self, capture: int) -> None:
         super().__init__(capture)
@@ -107,7 +107,7 @@ async def _arriving(service: Service, body: Body, caller: Caller, key: str, *, l
 
 
 async def _in_thread(service: Service, do: Callable[..., _T], *arguments: object) -> _T:
-    """What ``do`` returns, in one of few threads, which are not those that answer other requests."""
+    """Run ``do`` in one of a few threads, separate from the threads that answer other requests. Return its result."""
     try:
         return await anyio.to_thread.run_sync(do, *arguments, limiter=service.reading)
     except ValueError as error:

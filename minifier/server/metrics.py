@@ -1,4 +1,4 @@
-"""What `/metrics` says: counts of an index at the time it is asked, and of the requests to this process."""
+"""The content of `/metrics`: counts of the index at the time of the request, and of the requests to this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Metrics(Collector):
             bugs.add_metric([status.value], number)
         yield bugs
         yield GaugeMetricFamily("fxminify_captures", "Captures that are stored.", totals.captures)
-        yield GaugeMetricFamily("fxminify_occurrences", "How often captures were met.", totals.occurrences)
+        yield GaugeMetricFamily("fxminify_occurrences", "Occurrences of all captures.", totals.occurrences)
         tasks = GaugeMetricFamily("fxminify_tasks", "Tasks, by state.", labels=["state"])
         for state, number in self._index.tasks.counts().items():
             tasks.add_metric([state.value], number)

@@ -55,7 +55,7 @@ Text = Annotated[str, Query(max_length=1000)]
 
 @dataclass(frozen=True, slots=True)
 class BugLine:
-    """What a list says of a bug, in words: ``about`` is its backend and what its smallest graph calls."""
+    """A bug in a list. ``about`` is its backend and the operators of its smallest graph."""
 
     id: int
     about: str
@@ -161,7 +161,7 @@ def bugs_page(
 
 @pages.get("/bugs/{id}", tags=[READ])
 def bug_page(served: Served, asking: Asking, id: Id, format: Text = "script", done: Text = "") -> Response:
-    """One bug: what is known of it, its script, and what was and can be done about it."""
+    """Show a bug: its facts, its script, its history, and the actions for it."""
     index, last = served.index, served.index.events.last()
     bug = index.bugs.get(id)
     script, problem = _script(index, id, format)
@@ -187,7 +187,7 @@ def script_file(served: Served, id: Id, format: Text = "script") -> Response:
 
 @pages.get("/captures/{id}", tags=[READ])
 def capture_page(served: Served, asking: Asking, id: Id) -> Response:
-    """One failure in full, as the HTML report shows it."""
+    """Show a failure in full, as the HTML report shows it."""
     capture = served.index.captures.get(id)
     detail = in_full(served.index, capture, nodes=NODES)
     return page(served, asking, "page_capture.html.j2", capture=capture, detail=detail)
@@ -201,7 +201,9 @@ def tasks_page(
     before: Annotated[int | None, Query(ge=1, lt=1 << 31)] = None,
     done: Text = "",
 ) -> Response:
-    """A part of the list of tasks, from the newest on: what is queued, at work or waiting, and why; or what is over."""
+    """Show a page of the list of tasks, the newest first: open tasks with the reasons why they wait, or finished
+    ones.
+    """
     last = served.index.events.last()
     chosen = OPEN_TASKS if state == "open" else () if state == "all" else (_one(TaskState, state) or TaskState.QUEUED,)
     found = served.index.tasks.newest(chosen, before=before, limit=LISTED_TASKS + 1)
@@ -240,7 +242,7 @@ _SAID = {
     "split": "It is a bug of its own again.",
     "open": "It is open.",
     "ignored": "It is ignored now.",
-    "obsolete": "It is obsolete until it is met again.",
+    "obsolete": "It is obsolete until it occurs again.",
     "labelled": "Its labels were changed.",
 }
 
@@ -252,7 +254,7 @@ def _one(kind: type[_Choice], text: str) -> _Choice | None:
     try:
         return kind(text)
     except ValueError:
-        raise Refused(422, f"{text!r:.40} is none of {', '.join(kind)}") from None
+        raise Refused(422, f"{text!r:.40} is not one of {', '.join(kind)}") from None
 
 
 def _choices(names: Iterable[str], chosen: str = "") -> list[tuple[str, str]]:
@@ -264,7 +266,7 @@ def _choices(names: Iterable[str], chosen: str = "") -> list[tuple[str, str]]:
 
 
 def bug_line(bug: BugInfo) -> BugLine:
-    """What a list says of a bug."""
+    """Describe a bug for a list."""
     state, states = groups.state(bug.states) if bug.states else (State.PENDING, "")
     operators = bug.calls or bug.operators
     about = "".join(f"{text}: " for text in (bug.backend, operators) if text)
@@ -282,7 +284,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _facts(bug: BugInfo, shown: int | None, detail: Detail | None) -> Sequence[tuple[str, str]]:
-    """What the page of a bug says first."""
+    """List the facts at the top of the page of a bug."""
     sizes = groups.nodes(bug.nodes_before, bug.nodes_after).replace("→", " → ")
     facts = [
         ("Failure", f"{kind_in_words(bug.kind) or 'nothing'} in {bug.phase or 'capture'}"),
@@ -298,7 +300,7 @@ def _facts(bug: BugInfo, shown: int | None, detail: Detail | None) -> Sequence[t
 
 
 def _script(index: Index, id: int, format: str) -> tuple[ScriptOnPage | None, str]:
-    """The verified script of a bug in a format, or why there is none."""
+    """Return the verified script of a bug in a format, or the reason why it is missing."""
     try:
         file = of_bug(index, id, format)
     except (Refused, StoreError) as error:
@@ -317,7 +319,7 @@ def _captures(index: Index, ids: Sequence[int]) -> Sequence[CaptureInfo]:
 def _brief(index: Index, id: int) -> Detail | None:
     try:
         return in_brief(index, index.captures.get(id))
-    except StoreError:  # what is said of the bug says why
+    except StoreError:  # the facts of the bug give the reason
         return None
 
 
@@ -330,7 +332,7 @@ def _chart(sightings: Sequence[Sighting]) -> str:
 
 
 def _by_versions(sightings: Sequence[Sighting]) -> Sequence[SeenWith]:
-    """The versions with which a bug was seen, those of the last days first."""
+    """Group the sightings of a bug by versions, the most recent ones first."""
     found: dict[str, SeenWith] = {}
     for seen in sightings:  # by day
         text = ", ".join(f"{name} {version}" for name, version in sorted(seen.versions.items(), reverse=True))

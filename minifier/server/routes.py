@@ -48,7 +48,7 @@ PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What every answer but 2xx says: one sentence."""
+    """The body of every answer but 2xx: one sentence."""
 
     detail: str
 
@@ -66,7 +66,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """Where a capture went. ``bug`` is None for one of an index that was upgraded."""
+    """The result of an upload. ``bug`` is None for a capture of an index that was upgraded."""
 
     capture: int
     bug: int | None
@@ -75,7 +75,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class SeenAgain:
-    """Occurrences of a capture that may be known: ``identity`` is that of `fxminify.store.recording`."""
+    """Occurrences of a capture that may be known. ``identity`` comes from `fxminify.store.recording`."""
 
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
     identity: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -86,7 +86,7 @@ class SeenAgain:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The capture that an occurrence was counted for, None if there is none."""
+    """The capture that an occurrence was counted for, or None if it is unknown."""
 
     key: str
     capture: int | None
@@ -128,7 +128,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
-    """What becomes of a bug. An ignored one is open again when it was met ``more`` times more, if that is given."""
+    """The new status of a bug. An ignored one is open again after ``more`` further occurrences, if that is given."""
 
     status: Literal[BugStatus.OPEN, BugStatus.IGNORED, BugStatus.OBSOLETE]
     more: Annotated[int | None, Field(ge=1, le=1 << 31)] = None
@@ -143,7 +143,7 @@ class SetLabels:
     remove: Annotated[Sequence[str], Field(max_length=100)] = ()
 
 
-#: What any route may answer besides.
+#: Further answers of all routes.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Refusal} for code in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503)
 }
@@ -208,7 +208,7 @@ def metrics(served: Served) -> Response:
 
 @router.get("/status", tags=[READ, SUBMIT])
 def status(served: Served) -> Status:
-    """What the server takes now, and the public key that it signs with."""
+    """Return the state of the server for senders, and the public key that it signs with."""
     disk, options = served.disk, served.options
     try:
         key = served.signer.public
@@ -272,7 +272,7 @@ def captures(served: Served, after: After = 0, limit: Limit = PAGE) -> list[Capt
 
 @router.get("/captures/{id}", tags=[READ])
 def capture(served: Served, id: Id) -> CaptureInfo:
-    """One capture."""
+    """Return a capture."""
     return served.index.captures.get(id)
 
 
@@ -295,7 +295,7 @@ def bugs(
 
 @router.get("/bugs/{id}", tags=[READ])
 def bug(served: Served, id: Id) -> BugInfo:
-    """One bug."""
+    """Return a bug."""
     return served.index.bugs.get(id)
 
 
@@ -352,7 +352,7 @@ def split(served: Served, asking: Asking, id: Id, asked: Split) -> Regrouped:
 
 @router.post("/bugs/{id}/status", tags=[TRIAGE])
 def set_status(served: Served, asking: Asking, id: Id, asked: SetStatus) -> BugInfo:
-    """Ignore a bug, for good or for a while; say that it is obsolete until it is met again; or open it."""
+    """Ignore a bug, for good or for a number of occurrences; mark it as obsolete until it occurs again; or open it."""
     served.index.triage.set(id, asked.status, more=asked.more, actor=asking.name)
     return served.index.bugs.get(id)
 
@@ -411,7 +411,7 @@ async def events(
     seconds: Annotated[float, Query(ge=0, le=3600, description="When the stream ends.")] = 3600,
     last: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, lt=1 << 31)] = None,
 ) -> StreamingResponse:
-    """What happens, as server-sent events. A browser that was cut off goes on after the last one it saw."""
+    """Stream events as server-sent events. A browser that was cut off continues after the last one it received."""
     return await event_stream(served, last if last is not None else after, seconds)
 
 

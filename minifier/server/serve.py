@@ -28,7 +28,7 @@ from .service import ServeOptions, Service
 
 #: Seconds that requests have to end in.
 _GRACE = 5
-#: Seconds between two looks at the disk, and between two at keys of uploads that nobody needs any more.
+#: Seconds between two checks of the disk, and between two removals of old keys of uploads.
 _LOOK, _FORGET = 10.0, 3600.0
 
 log = logging.getLogger("fxminify")
@@ -60,17 +60,17 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
         address = f"{kind}://[{host}]:{port}" if ":" in host else f"{kind}://{host}:{port}"
         tell(f"serving {index.name} at {address}")
         if not options.is_open and not [token for token in index.tokens.find() if token.revoked is None]:
-            tell("nobody may ask for anything yet: `minify tokens DB --new NAME --scope SCOPE` makes a token")
+            tell("every request is refused, because no token exists: `minify tokens DB --new NAME --scope SCOPE`")
         if not is_loopback(host) and not options.certificate:
-            tell("without --tls-cert whoever is on the network can read tokens: use this behind a proxy with TLS")
+            tell("without --tls-cert anyone on the network can read tokens: use this behind a proxy with TLS")
         notifier = Notifier(index, options.targets, options.page, lambda event, text: tell(text))
         server = EndingServer(config, service)
-        with _told_by_signals(server):
+        with _ended_by_signals(server):
             worker = LocalWorker(store, options.work, as_json=options.as_json) if options.work else None
             keeper = threading.Thread(target=_keep, args=(service, worker, tell), name="fxminify keeper", daemon=True)
             notifier.start()
             keeper.start()
-            gc.freeze()  # what is loaded stays, so nobody need look through it again and again for garbage
+            gc.freeze()  # loaded modules stay, so the garbage collector can skip them
             try:
                 server.run(sockets=[listener])
             finally:
@@ -82,13 +82,13 @@ def serve(store: str, options: ServeOptions, tell: Callable[[str], None]) -> Non
 
 
 def prepared(index: Index, options: ServeOptions, folder: Path, store: str) -> Service:
-    """What the routes need. ``folder`` is for uploads."""
+    """Create the `Service` that the routes use. ``folder`` is for uploads."""
     folders = [folder] if "://" in store else [folder, Path(store).resolve().parent]
     return Service(index, options, Disk(folders, options.low, options.least), folder)
 
 
 class EndingServer(uvicorn.Server):
-    """Ends streams of events, too, when it is told to end."""
+    """Also ends streams of events when the server ends."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -100,11 +100,11 @@ class EndingServer(uvicorn.Server):
 
 
 @contextmanager
-def _told_by_signals(server: EndingServer) -> Iterator[None]:
-    """Signals that end a process tell ``server`` to end, also before it runs, and have their effect after the block.
+def _ended_by_signals(server: EndingServer) -> Iterator[None]:
+    """Let signals that end a process end ``server``, also before it runs. They take effect after the block.
 
-    So they cut nothing in two: no thread is left half started. One that is ignored stays so. Outside the main thread
-    nobody gets signals.
+    So they interrupt nothing: no thread is left half started. An ignored signal stays ignored. Outside the main
+    thread this does nothing, because only the main thread gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""What the routes of one server share: the index, the limits, the disk, the key that signs."""
+"""Shared state of the routes of one server: the index, the limits, the disk, the signing key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .together import Together
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Uploads that come or are stored at the same time, others are told to come again; and those that are read at once.
+#: The most uploads in progress at a time, further ones get 503; and the most uploads that are read at once.
 UPLOADS, READ = 128, 8
 #: Failures that are stored in one transaction, and tokens that are looked up at once.
 STORED, LOOKED_UP = 256, 100
@@ -34,15 +34,15 @@ STREAMS = 100
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How a server serves.
+    """The options of a server.
 
-    * ``host``, ``port``: where it listens; ``certificate``, ``key``: files for TLS.
+    * ``host``, ``port``: the address to listen on; ``certificate``, ``key``: files for TLS.
     * ``max_upload``: the most bytes of an upload, compressed or not.
-    * ``low``, ``least``: bytes of free space below which it warns, and below which it takes nothing more.
-    * ``tokens``: ask for tokens on this machine as well, as behind a proxy.
-    * ``work``: how many tasks at a time a worker beside the server minifies; 0: there is none.
+    * ``low``, ``least``: bytes of free space below which it warns, and below which it accepts no uploads.
+    * ``tokens``: require tokens on this machine as well, as behind a proxy.
+    * ``work``: the number of tasks that a worker beside the server minifies at a time; 0: no worker.
     * ``as_json``: the log is JSON, a line for each event.
-    * ``targets``: who is told what happens, with links to ``page``.
+    * ``targets``: receivers of notifications, with links to ``page``.
     """
 
     host: str = "127.0.0.1"
@@ -66,7 +66,7 @@ class ServeOptions:
 
 @dataclass
 class Service:
-    """One server. ``folder`` is where uploads lie until they are stored."""
+    """A server. Uploads lie in ``folder`` until they are stored."""
 
     index: Index
     options: ServeOptions
@@ -96,7 +96,7 @@ class Service:
 
     @cached_property
     def reading(self) -> anyio.CapacityLimiter:
-        """Which uploads are read and packed now. These threads are not those that answer other requests."""
+        """Limit the uploads that are read and packed at once. They have separate threads from other requests."""
         return anyio.CapacityLimiter(READ)
 
     @cached_property

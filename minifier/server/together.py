@@ -1,7 +1,7 @@
-"""What many requests ask of the index at the same time is asked in one go.
+"""Combine simultaneous requests to the index into one query.
 
-While one question is answered, others wait, and together they are the next one. So a server that is asked for little
-answers at once, and one that is asked for much asks its index a few times a second, and not for each request.
+While one query runs, further requests wait; together they become the next query. So an idle server answers at once,
+and a busy one asks its index a few times a second, and not for each request.
 """
 
 from __future__ import annotations

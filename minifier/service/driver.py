@@ -1,9 +1,9 @@
-"""The driver of one task: a process that does it, renews its lease, and writes down what became of it.
+"""The driver of a task: a process that does it, renews its lease, and stores the result.
 
 A worker starts it as ``python -m fxminify.minifier.service.driver`` with a `Job` on its standard input, and it ends
 when the worker does. SIGTERM, or the loss of the lease, ends the minification as Ctrl-C does, and the task is given
-back. All that it writes about the capture is guarded by the fence of that capture, and about the task by that of the
-task.
+back. The fence of the capture guards all its writes about the capture, and the fence of the task all writes about
+the task.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .log import TaskLog
 
 #: Exit codes of a driver that has not written what became of its task: it was ended, or could not reach the index.
 ENDED, AWAY = 143, 75
-#: Seconds until a task is tried again whose capture another process is at work on, or which needs something installed.
+#: Seconds until a task is tried again: when another process works on its capture, and when a package is missing.
 BUSY, BLOCKED = 5.0, 3600.0
 
 _DEFAULTS = MinifyOptions()
@@ -41,10 +41,11 @@ _DEFAULTS = MinifyOptions()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker tells its driver. ``worker`` is the process that starts it, ``can`` has its labels,
-    ``keys`` the public keys of servers whose signatures it accepts.
+    """The request of a worker to its driver.
 
-    A new field needs a default: the driver of a worker may be of a newer fxminify, which was installed meanwhile.
+    ``worker`` is the process that starts it, ``can`` has its labels, ``keys`` the public keys of servers whose
+    signatures it accepts. A new field needs a default: a newer fxminify may be installed while the worker runs, and
+    its driver then gets a job without the field.
     """
 
     store: str
@@ -131,7 +132,7 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
         index.tasks.give_back(task, why, seconds=BLOCKED)
         log("waits", why, task)
     elif result.state in OPEN:
-        why = f"backs off for {BUSY:.0f} s: {' '.join(reasons) or 'another process was at work on it'}"
+        why = f"backs off for {BUSY:.0f} s: {' '.join(reasons) or 'another process was working on it'}"
         index.tasks.give_back(task, why, seconds=BUSY)
         log("waits", why, task)
     else:
@@ -196,7 +197,7 @@ def _held(index: Index, task: TaskInfo, log: TaskLog) -> Iterator[bool]:
     """Hold the lease on the capture of a task inside the block. False where another process does: the task is tried
     again soon."""
     if not index.leases.take(task.capture):
-        why = f"backs off for {BUSY:.0f} s: another process was at work on it"
+        why = f"backs off for {BUSY:.0f} s: another process was working on it"
         index.tasks.give_back(task, why, seconds=BUSY)
         log("waits", why, task)
         yield False

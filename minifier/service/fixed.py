@@ -25,8 +25,10 @@ from ..session.resources import SharedResources
 
 @dataclass(frozen=True, slots=True)
 class BugRetest:
-    """What a script showed, and what the captured graph did, if that was run as well. ``versions`` are those of torch
-    and of the package of the backend."""
+    """The results of a script, and of the captured graph if it was run as well.
+
+    ``versions`` are the versions of torch and of the package of the backend.
+    """
 
     script: Retest
     versions: dict[str, str]
@@ -75,7 +77,7 @@ def retest_bug(index: Index, capture_id: int, options: MinifyOptions) -> BugRete
 
 
 def _graph(index: Index, agreed: AgreedCase, failure: Failure, options: MinifyOptions) -> tuple[RetestResult, str]:
-    """What the captured graph shows, and why it cannot run, if that is so."""
+    """Run the captured graph. Return its result, and the reason if it cannot run."""
     case = agreed.case
     if problem := BackendSpec.from_json(case.backend).problem:
         return RetestResult.CANNOT_RUN, problem

@@ -1,4 +1,4 @@
-"""What a worker on this installation can serve: its labels (`fxminify.store.index.queue`), and its versions."""
+"""The labels (`fxminify.store.index.queue`) and the versions of a worker on this installation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The log of `minify work`, a line for each event, in plain words on stderr or as JSON on stdout; and that of `minify
-serve` as JSON."""
+"""The logs of `minify work` and `minify serve`, a line for each event.
+
+`minify work` writes plain words on stderr or JSON on stdout, `minify serve` writes JSON.
+"""
 
 from __future__ import annotations
 

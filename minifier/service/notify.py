@@ -11,7 +11,7 @@ from ...store.errors import StoreError
 from ...store.index import BugInfo, DeliveryInfo, DeliveryState, Index
 from ..oracle import ablation
 from ..reporting.export import stored_repro
-from .targets import MaybeTold, Notice, NotTold, Target
+from .targets import MaybeSent, Notice, NotSent, Target
 
 #: Seconds between two looks.
 _LOOK = 5.0
@@ -51,7 +51,7 @@ class Notifier:
         """Do so in a thread from now on."""
         if not self._targets:
             return
-        for target in self._targets:  # what happens from now on is told, whenever the thread gets its turn
+        for target in self._targets:  # events from now on are sent, however late the thread starts
             self._index.deliveries.collect(target.name, target.events)
         self._thread = threading.Thread(target=self._run, name="fxminify notifier", daemon=True)
         self._thread.start()
@@ -73,7 +73,7 @@ class Notifier:
         try:
             self.step()
         except StoreError as error:  # the index is away; it is tried again
-            self._tell("away", f"nobody is told for now: {error}")
+            self._tell("away", f"notifications wait: {error}")
 
     def _send(self, target: Target, taken: Sequence[DeliveryInfo]) -> None:
         first, about = taken[0], _about(taken)
@@ -81,17 +81,17 @@ class Notifier:
             notice = self._notice(taken)
             before = self._index.deliveries.answer(target.name, first.bug) if len(taken) == 1 else ""
             answer = target.tell(notice, key=f"fxminify-{first.message}", before=before, doubtful=first.attempts > 1)
-        except NotTold as error:
+        except NotSent as error:
             state = DeliveryState.WAITING if error.later else DeliveryState.FAILED
             self._index.deliveries.done(taken, state, str(error))
-            self._tell("untold", f"{target.name} was not told of {about}: {error}")
-        except MaybeTold as error:
+            self._tell("unsent", f"not sent to {target.name}: {about}: {error}")
+        except MaybeSent as error:
             state = DeliveryState.WAITING if target.can_be_asked else DeliveryState.UNKNOWN
             self._index.deliveries.done(taken, state, str(error))
-            self._tell("untold", f"{target.name} may not have been told of {about}: {error}")
+            self._tell("unsent", f"perhaps not sent to {target.name}: {about}: {error}")
         else:
             self._index.deliveries.done(taken, DeliveryState.SENT, answer)
-            self._tell("told", f"{target.name} was told of {about}{f': {answer}' * bool(answer)}")
+            self._tell("sent", f"sent to {target.name}: {about}{f': {answer}' * bool(answer)}")
 
     def _notice(self, taken: Sequence[DeliveryInfo]) -> Notice:
         about = [self._content(one) for one in taken[:_NAMED]]
@@ -108,7 +108,7 @@ class Notifier:
         return Notice(title, "\n".join(lines), marks, content)
 
     def _content(self, one: DeliveryInfo) -> dict[str, Any]:
-        """What is known of a bug, as JSON values."""
+        """Return the facts about a bug as JSON values."""
         content: dict[str, Any] = {"what": one.what, "bug": one.bug, "text": one.text}
         content["page"] = f"{self._page}/bugs/{one.bug}" if self._page else ""
         try:

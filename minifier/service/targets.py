@@ -1,4 +1,4 @@
-"""Who is told what happens: a command, a webhook, or the issues of a GitHub repository; and how each is told.
+"""The targets of notifications: a command, a webhook, or the issues of a GitHub repository.
 
 A file in TOML names them::
 
@@ -43,7 +43,7 @@ from ...store.spool.sender import NoRedirect
 from ...store.spool.spool import is_loopback
 from ..sandbox.processes import kill_tree
 
-#: What a target is told where its table does not say so.
+#: The events of a target whose table names none.
 USUAL = ("verified", "fixed", "regressed")
 #: Seconds that a target may take.
 TIMEOUT = 60.0
@@ -57,21 +57,21 @@ class BadTargets(Exception):
     """The file with the targets cannot be used. The message is for the user."""
 
 
-class NotTold(Exception):
-    """A target was not told. ``later``: it may be tried again."""
+class NotSent(Exception):
+    """A notification was not sent. ``later``: it may be tried again."""
 
     def __init__(self, why: str, *, later: bool = True) -> None:
         super().__init__(why)
         self.later = later
 
 
-class MaybeTold(Exception):
-    """Whether a target was told is not known: it gave no answer."""
+class MaybeSent(Exception):
+    """A target gave no answer, so it may or may not have received the notification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One message. ``marks`` name what it tells, for a target that can be asked whether it was told."""
+    """A notification. ``marks`` identify it at a target that can be asked whether it received it."""
 
     title: str
     text: str
@@ -81,7 +81,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target: a table of the file. One of ``command``, ``url`` and ``github`` says of which kind it is."""
+    """A target: a table of the file. Exactly one of ``command``, ``url`` and ``github`` is set."""
 
     name: str = ""
     command: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Target:
         """Tell it. Returns what it answered.
 
         ``key`` is the same for a message that is sent again, ``before`` the answer to the first message about the bug.
-        A ``doubtful`` message may have come already. Raises `NotTold` and `MaybeTold`.
+        A ``doubtful`` message may have come already. Raises `NotSent` and `MaybeSent`.
         """
         if self.command:
             return _run(self.command, notice)
@@ -113,7 +113,7 @@ class Target:
     def _token(self) -> str:
         token = os.environ.get(self.token_variable, "") if self.token_variable else ""
         if self.token_variable and not token:
-            raise NotTold(f"the variable {self.token_variable}, which has the token, is not set")
+            raise NotSent(f"the variable {self.token_variable}, which has the token, is not set")
         return token
 
     def _issue(self, notice: Notice, before: str, *, doubtful: bool) -> str:
@@ -174,8 +174,8 @@ def _problem(target: Target) -> str:
     if target.github and not re.fullmatch(r"[\w.-]+/[\w.-]+", target.github, re.ASCII):
         return 'names github = "owner/repository"'
     if unknown := [one for one in target.events if one not in WHATS]:
-        return f"is told of {unknown[0]!r}; there are {', '.join(WHATS)}"
-    return "" if target.per_day > 0 else "is told nothing, with per_day below 1"
+        return f"names the event {unknown[0]!r}; there are {', '.join(WHATS)}"
+    return "" if target.per_day > 0 else "gets no message, with per_day below 1"
 
 
 def _run(command: Sequence[str], notice: Notice) -> str:
@@ -186,16 +186,16 @@ def _run(command: Sequence[str], notice: Notice) -> str:
             start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise NotTold(f"{command[0]} cannot be run: {error.strerror}") from error
+        raise NotSent(f"{command[0]} cannot be run: {error.strerror}") from error
     try:
         said, _ = process.communicate(json.dumps(notice.content), TIMEOUT)
     except subprocess.TimeoutExpired:
         kill_tree(process.pid)
         process.communicate()
-        raise MaybeTold(f"{command[0]} did not end within {TIMEOUT:.0f} s") from None
+        raise MaybeSent(f"{command[0]} did not end within {TIMEOUT:.0f} s") from None
     last = (said.strip().splitlines() or [""])[-1][:500]
     if process.returncode:
-        raise NotTold(f"{command[0]} ended with exit code {process.returncode}{f': {last}' * bool(last)}")
+        raise NotSent(f"{command[0]} ended with exit code {process.returncode}{f': {last}' * bool(last)}")
     return ""
 
 
@@ -216,12 +216,12 @@ def _ask(url: str, token: str, content: Mapping[str, Any] | None = None, more: M
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(500).decode("utf-8", "replace").strip().replace("\n", " ")
-        raise NotTold(f"{host} answers {error.code}: {said}"[:600], later=error.code not in _FINAL) from None
+        raise NotSent(f"{host} answers {error.code}: {said}"[:600], later=error.code not in _FINAL) from None
     except urllib.error.URLError as error:  # nothing was sent, or the connection broke while it was
         sent = isinstance(error.reason, TimeoutError | ConnectionResetError | BrokenPipeError)
-        raise (MaybeTold if sent else NotTold)(f"{host} does not answer: {error.reason}") from error
+        raise (MaybeSent if sent else NotSent)(f"{host} does not answer: {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise MaybeTold(f"{host} gave no answer: {error}") from error
+        raise MaybeSent(f"{host} gave no answer: {error}") from error
     try:
         return json.loads(text)
     except ValueError:
@@ -229,7 +229,7 @@ def _ask(url: str, token: str, content: Mapping[str, Any] | None = None, more: M
 
 
 def _has(rows: Any, marks: Sequence[str]) -> dict[str, Any]:
-    """The first of these issues or comments whose text has the first mark, an empty one if there is none."""
+    """Return the first of these issues or comments whose text has the first mark, or an empty dictionary."""
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and f"<!-- {marks[0]} -->" in str(row.get("body")):
             return row

@@ -32,9 +32,9 @@ from .targets import Target
 _LOOK, _IDLE = 0.1, 1.0
 #: Seconds between two sweeps, and between two tries to reach a server that is away.
 _SWEEP, _AWAY = 5.0, 2.0
-#: Seconds between two looks at bugs that nobody has met for long.
+#: Seconds between two searches for obsolete bugs.
 _TIDY = 3600.0
-#: Seconds that a driver has to end in, once it was told to.
+#: Seconds for a driver to end after SIGTERM.
 _GRACE = 15.0
 #: A worker with nothing to do is not ended while a task is tried again within so many seconds.
 _SOON = 60.0
@@ -44,15 +44,15 @@ _HARD, _ON_TOP = 2.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class WorkOptions:
-    """How a worker works.
+    """The options of a worker.
 
     * ``drivers``: tasks at a time; 0: half as many as there are processors, at least 1.
     * ``tasks``: how many tasks to take before it ends; None: any number.
     * ``until_empty``: end when no task is left that this worker can serve.
-    * ``labels``: what it can serve besides what it finds out itself; ``name``: what listings call it.
-    * ``keys``: public keys of servers: what these signed is run as if it was captured here.
+    * ``labels``: labels besides the ones that it finds itself; ``name``: its name in listings.
+    * ``keys``: public keys of servers. A capture that they signed runs as if it was captured here.
     * ``minify``: options of each minification; of these, ``trust`` also decides which tasks it takes.
-    * ``targets``: who is told what happens, with links to ``page``.
+    * ``targets``: receivers of notifications, with links to ``page``.
     """
 
     drivers: int = 0
@@ -68,7 +68,7 @@ class WorkOptions:
 
 @dataclass(slots=True)
 class _Driver:
-    """A driver at work: when its task was seen to be no longer its own, and when it was told to end."""
+    """A running driver. ``over`` is when it lost its task, ``ending`` when it was asked to end."""
 
     task: TaskInfo
     process: subprocess.Popen[str]
@@ -86,7 +86,7 @@ class _Driver:
 
 
 class TaskWorker:
-    """One call of `work`, on an open index."""
+    """A call of `work`, on an open index."""
 
     def __init__(self, store: str, index: Index, options: WorkOptions, log: TaskLog) -> None:
         self._store = store
@@ -152,7 +152,7 @@ class TaskWorker:
             self._swept = time.monotonic()
         if time.monotonic() > self._tidied + _TIDY:
             if retired := self._index.triage.retire():
-                self._log("obsolete", f"{retired} bugs that nobody has met for long are obsolete", bugs=retired)
+                self._log("obsolete", f"{retired} bugs are obsolete: they did not occur for a long time", bugs=retired)
             self._tidied = time.monotonic()
         limit = self._options.tasks
         while len(self._drivers) < self._places and (limit is None or self._taken < limit):
@@ -236,10 +236,10 @@ class TaskWorker:
 
 
 def work(store: str, options: WorkOptions, log: TaskLog) -> int:
-    """Take tasks from the queue of ``store``, a path or a URL. Returns how many were taken.
+    """Take tasks from the queue of ``store``, a path or a URL. Return the number of tasks taken.
 
-    SIGTERM and Ctrl-C, raised as `KeyboardInterrupt`, end it: what its drivers are at work on is given back. Raises
-    `StoreError`, and `fxminify.minifier.service.installation.NotServing` where torch cannot be imported.
+    SIGTERM and Ctrl-C, raised as `KeyboardInterrupt`, end it: the tasks of running drivers are given back. Raises
+    `StoreError`, and `fxminify.minifier.service.installation.NotServing` if torch cannot be imported.
     """
     signing.accept(options.keys)
     with Index.open(store) as index:

@@ -35,7 +35,7 @@ def build(case: Case, blobs: Blobs, *, live: Sequence[object] | None = None) -> 
 def build_value(
     value: Value, tensors: Sequence[TensorSpec], blobs: Blobs, *, live: Sequence[object] | None = None
 ) -> Any:
-    """One value that refers to no node."""
+    """Build a value that refers to no node."""
     return Builder(tensors, blobs, live=live).value(value)
 
 

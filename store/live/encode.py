@@ -302,9 +302,12 @@ def _short(x: Any) -> str:
 
 
 def user_line(meta: Mapping[str, Any]) -> str:
-    """``file:line function`` of the innermost frame outside of torch in the ``stack_trace`` of a node, without its
-    directory; that of the innermost frame if all are torch's, which begins with ``torch/``; empty if none is known.
-    For the code of a graph that was traced symbolically, where the program traced it."""
+    """Return the line of the user's program from the ``stack_trace`` of a node, as ``file:line function``.
+
+    It is the innermost frame outside of torch, without its directory. If all frames are torch's, it is the
+    innermost one, which begins with ``torch/``. It is empty if no frame is known. For the code of a graph that was
+    traced symbolically, it is the line where the program traced it.
+    """
     trace = meta.get("stack_trace")
     innermost, end = "", len(trace) if isinstance(trace, str) else 0
     while isinstance(trace, str) and (end := trace.rfind('File "', 0, end)) >= 0:
@@ -331,7 +334,7 @@ def printable(text: str, length: int) -> str:
 
 
 def _meta(meta: Mapping[str, Any]) -> Json:
-    """What is shown of a node: the dtype and shape of its value, the user's line, the module's path."""
+    """Return the shown facts of a node: the dtype and shape of its value, the user's line, the module's path."""
     out: Json = {}
     value = meta.get("example_value")
     if value is None:

@@ -17,7 +17,7 @@ _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$|^<ipython-input-")
 
 
 def shell() -> Any:
-    """The interactive shell of this process, None if there is none."""
+    """Return the interactive shell of this process, or None outside of one."""
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return None if get_ipython is None else get_ipython()
 

@@ -94,7 +94,7 @@ def as_it_was() -> Iterator[None]:
 
 
 def active() -> dict[str, str]:
-    """What is active in this thread, by name. It must be the same before and after a request."""
+    """Return the active modes of this thread, by name. They must be the same before and after a request."""
     return {
         "grad mode": str(torch.is_grad_enabled()),
         "forward grad mode": str(torch._C._is_fwd_grad_enabled()),
@@ -114,7 +114,7 @@ def active() -> dict[str, str]:
 
 
 def functorch_depth() -> int:
-    """How many levels of ``vmap``, ``grad``, ``jvp``... are active."""
+    """Return the number of active levels of ``vmap``, ``grad``, ``jvp``..."""
     return len(get_interpreter_stack() or ())
 
 
@@ -158,9 +158,9 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def one_of_batch(tensor: torch.Tensor) -> torch.Tensor:
-    """What is inside the wrappers of ``vmap`` (its first element) and of ``grad``, ``jvp``..., or ``tensor`` itself.
+    """Return the tensor inside the wrappers of ``vmap`` (its first element), ``grad``, ``jvp``..., or ``tensor``.
 
-    Raises ``RuntimeError`` where a batch is empty.
+    Raises ``RuntimeError`` for an empty batch.
     """
     if not is_functorch_wrapped_tensor(tensor):
         return tensor

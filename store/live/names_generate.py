@@ -253,7 +253,7 @@ def functions() -> list[str]:
             if id(obj) in allowed or own or (native and inspect.isbuiltin(obj)) or initializer:
                 named.setdefault(id(obj), f"{path}.{name}")
                 keep.append(obj)
-    # Bound methods of `_VariableFunctions` are made anew at each look-up: those of torch are listed by name.
+    # Bound methods of `_VariableFunctions` are made anew at each look-up: torch's own ones are listed by name.
     for name in _public(torch._C._VariableFunctions):
         if hasattr(torch, name) and not FUNCTION_DENY.match(name):
             obj = getattr(torch, name)
@@ -358,7 +358,7 @@ def _assigned(cls: type) -> set[str]:
 
 
 def reserved_attributes() -> list[str]:
-    """What `torch.fx.GraphModule` itself lives on."""
+    """Return the attributes that `torch.fx.GraphModule` itself uses."""
     module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     return sorted(set(dir(module)) | set(vars(module)))
 

@@ -41,7 +41,7 @@ def resolve(target: Json) -> Any:
 
 
 def describe(obj: Any) -> Json:
-    """The target that names ``obj``. Raises `UnknownName` if there is none."""
+    """Return the target that names ``obj``. Raises `UnknownName` for an object without a name."""
     target: Json
     if isinstance(obj, OpOverload):
         target = {"op": f"{obj._schema.name}.{obj._overloadname}"}
@@ -124,7 +124,7 @@ def _packet(name: str) -> OpOverloadPacket | None:
 def _overload(name: str) -> OpOverload | None:
     packet, _, overload = name.rpartition(".")
     holder = _packet(packet)
-    # Attributes of a packet are more than its overloads: `aten::add.__class__` is none.
+    # Attributes of a packet are more than its overloads: `aten::add.__class__` is not an overload.
     if holder is None or overload not in holder.overloads():
         return None
     found = getattr(holder, overload)

@@ -184,7 +184,9 @@ class Tensors:
         return spec, self._reach(tensor, spec)
 
     def _attributes(self, tensor: torch.Tensor) -> dict[str, Any]:
-        """The attributes of a tensor with a class of its own, those of Python's and Dynamo's machinery left out."""
+        """Return the attributes of a tensor with its own class, without attributes of Python's and Dynamo's
+        machinery.
+        """
         given = {name: value for name, value in vars(tensor).items() if not name.startswith(("__", "_dynamo", "_base"))}
         if any(not _is_plain_value(value) for value in given.values()):
             named = next(name for name, value in given.items() if not _is_plain_value(value))

@@ -66,8 +66,11 @@ class Unwanted(Exception):
 
 @dataclass
 class Sending:
-    """What became of what waited: ``sent`` and ``counted`` captures, sentences about those ``refused``, how many are
-    ``left``, and ``why``."""
+    """The result of sending a spool.
+
+    It has the number of ``sent`` and ``counted`` captures, a sentence about each of the ``refused`` ones, the
+    number of captures that are ``left``, and ``why``.
+    """
 
     sent: int = 0
     counted: int = 0
@@ -77,7 +80,7 @@ class Sending:
 
 
 class Sender:
-    """Sends what waits in one spool. ``token`` is that of its server, empty if it asks for none."""
+    """Sends the captures of one spool. ``token`` is the token for its server, empty for a server without tokens."""
 
     def __init__(self, spool: Spool, token: str = "") -> None:
         self._spool, self._token = spool, token
@@ -218,7 +221,7 @@ class FailedAnswer(Exception):
 
 
 def _refusal(server: str, error: urllib.error.HTTPError) -> Exception:
-    """What an answer that is none means."""
+    """Convert an HTTP error into an exception: `Unwanted`, `FailedAnswer` or `CannotSend`."""
     try:
         sentence = str(json.loads(error.read(_PIECE))["detail"])[:500]
     except (ValueError, TypeError, KeyError, OSError, http.client.HTTPException):
@@ -248,8 +251,10 @@ def _both(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def token_for(server: str, *, named: str | None = None) -> str:
-    """Return the token of ``FXMINIFY_TOKEN`` if it is that of this server: the one that was ``named``, else that of
-    ``FXMINIFY_DB``. Another one would learn it, and could use it there.
+    """Return the token of ``FXMINIFY_TOKEN`` if it belongs to this server.
+
+    It belongs to the server that was ``named``, or else to the server of ``FXMINIFY_DB``. Another server would
+    learn it, and could use it there.
     """
     own = (named or os.environ.get(DATABASE, "")).rstrip("/")
     return os.environ.get(TOKEN, "") if server == own else ""
@@ -273,7 +278,7 @@ def main(server: str) -> int:
     named = None if is_server(os.environ.get(DATABASE, "")) else server  # else the program names it
     try:
         done = Sending()
-        while not done.why:  # what came when it was about to end found it at work, and started no other
+        while not done.why:  # a capture that arrived just before the end saw this sender running, and started no other
             done = Sender(spool, token_for(spool.server, named=named)).run(PATIENCE, linger=_LINGER)
             if not done.left:
                 break

@@ -40,8 +40,11 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SpoolItem:
-    """A file that waits. ``identity`` is that of `fxminify.store.recording`, ``bug`` what its bug is told by, ``size``
-    its bytes, None where its name does not say so."""
+    """A file in the spool.
+
+    ``identity`` comes from `fxminify.store.recording`. ``bug`` identifies its bug, see `bug_of`. ``size`` is its
+    number of bytes, or None if its name does not have it.
+    """
 
     path: Path
     key: str
@@ -53,7 +56,7 @@ class SpoolItem:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """What the name of a file says."""
+    """The parts of the name of a file."""
 
     text: str
     key: str
@@ -65,7 +68,7 @@ class _Name:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What an again file says: how often a capture was met, and with which versions."""
+    """The content of an again file: the number of further occurrences of a capture, and their versions."""
 
     times: int
     versions: Mapping[str, str]
@@ -85,7 +88,7 @@ def is_loopback(host: str) -> bool:
 
 
 def spools() -> list[Spool]:
-    """Those of this user in which something waits."""
+    """Return the spools of this user that are not empty."""
     found = []
     with suppress(FileNotFoundError):
         for folder in sorted(_root().iterdir()):
@@ -97,7 +100,7 @@ def spools() -> list[Spool]:
 
 
 class Spool:
-    """What waits for the server with the address ``server``."""
+    """The queue of captures for the server with the address ``server``."""
 
     def __init__(self, server: str) -> None:
         self.server = server.rstrip("/")
@@ -157,7 +160,7 @@ class Spool:
             self._write(self.folder / "seen" / bug, identity.encode())
 
     def recall(self, bug: str) -> str:
-        """The identity of the capture that stands for a bug, empty if there is none."""
+        """Return the identity of the capture that represents a bug, or an empty text if it is unknown."""
         with suppress(OSError):
             return (self.folder / "seen" / bug).read_text()
         return ""
@@ -170,7 +173,7 @@ class Spool:
                     file.unlink(missing_ok=True)
 
     def items(self) -> list[SpoolItem]:
-        """What waits, oldest first."""
+        """List the files that wait, oldest first."""
         return [
             SpoolItem(self.folder / name.text, name.key, name.identity, name.bug, name.kind, name.size)
             for name in self._names()
@@ -212,7 +215,7 @@ class Spool:
 
     @contextmanager
     def sending(self) -> Iterator[bool]:
-        """Whether nobody else sends what waits here, which stays so inside the block."""
+        """Hold the right to send inside the block. Yield False if another process has it."""
         self.prepare()
         with (self.folder / "lock").open("w") as file:
             try:
@@ -283,7 +286,7 @@ class Spool:
 
 
 def read_again(item: SpoolItem) -> Again:
-    """What an again file says; one occurrence if it cannot be read."""
+    """Read an again file. Return one occurrence if it cannot be read."""
     try:
         found: Any = json.loads(item.path.read_bytes())
         return Again(int(found["times"]), {str(name): str(version) for name, version in found["versions"].items()})
@@ -292,7 +295,7 @@ def read_again(item: SpoolItem) -> Again:
 
 
 def bug_of(backend: Mapping[str, Any], signature: str) -> str:
-    """What tells bugs apart in the names of files."""
+    """Return a digest that identifies the bug in names of files."""
     return digest(f"{backend.get('name', '')} {signature}".encode())[:16]
 
 

@@ -78,7 +78,7 @@ def write(upload: Upload, path: Path) -> None:
 
 
 def versions(path: Path) -> dict[str, str]:
-    """The versions with which the failure in a file of ours was met; nothing if they cannot be read."""
+    """Return the versions with which the failure in one of our files occurred. Empty if they cannot be read."""
     try:
         with safe_open(path, framework="numpy") as file:
             return dict(file.metadata() or {})
@@ -166,7 +166,7 @@ def _upload(document: Json, blobs: UploadedBlobs) -> Upload:
     if wrong := next((key for key, data in blobs.items() if digest(data) != key), None):
         raise InvalidUpload(f"storage {wrong[:12]} is not named by the sha256 of its bytes")
     if case is None and not document["reason"]:
-        raise InvalidUpload("the upload has neither a case nor the reason why there is none")
+        raise InvalidUpload("the upload has neither a case nor a reason")
     provenance = {key: value for key, value in provenance.items() if key not in ("origin", "maker")}
     met = Recording(
         case=case, blobs=blobs, failure=failure, provenance=provenance, graph_text=document["graph_text"],

@@ -274,7 +274,7 @@ def test_what_was_being_sent_by_a_process_that_was_killed_is_not_sent_again(
         ("[a]\nurl = 'file:///etc/passwd'", "is no http address"),
         ("[a]\nurl = 'http://example.com'\ntoken_variable = 'T'", "unencrypted"),
         ("[a]\ngithub = 'x'", "owner/repository"),
-        ("[a]\nurl = 'http://x'\nevents = ['all']", "is told of 'all'; there are new, verified, fixed, regressed"),
+        ("[a]\nurl = 'http://x'\nevents = ['all']", "names the event 'all'; there are new, verified, fixed, regressed"),
         ("[a]\nurl = 'http://x'\nper_day = 0", "per_day"),
         ("page = 1\n[a]\nurl = 'http://x'", "page is an address"),
         ("[a", "cannot be read"),
@@ -296,7 +296,7 @@ def test_the_verb_tells_and_lists(tmp_path: Path, listener: Listener, monkeypatc
         for name in ("a", "b"):
             met(index, name)
     done = invoke(tmp_path, "notify", "repro.db", "--send", "notify.toml", "--limit", "1")
-    assert done.stderr.splitlines() == ["team was told of bug 1 (new)", "team was told of bug 2 (new)"]
+    assert done.stderr.splitlines() == ["sent to team: bug 1 (new)", "sent to team: bug 2 (new)"]
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["id", "target", "what", "bug", "state", "sent", "answer"]
     assert lines[1].split()[:5] == ["1", "team", "new", "1", "sent"]
