@@ -12,10 +12,13 @@ from typing import Any
 
 
 def apart(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What ``measure`` gives in a forked process: empty where that died, ``error`` where it raised."""
+    """Return the result of ``measure`` in a forked process.
+
+    The result is empty if the process died, and has an ``error`` if it raised.
+    """
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what was freed would hide what a measurement needs
-    gc.freeze()  # a collection need not look at what was there before
+    ctypes.CDLL(None).malloc_trim(0)  # freed memory would hide the memory that a measurement needs
+    gc.freeze()  # a collection can skip older objects
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

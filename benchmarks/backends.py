@@ -68,7 +68,7 @@ MODELS = {"perceptron": perceptron, "convolutions": convolutions, "gpt2": gpt2, 
 
 
 def step(model: nn.Module, function: Any, inputs: tuple[Any, ...], train: bool) -> Contender:
-    """One inference, or one forward and backward pass."""
+    """Return a contender that runs an inference, or a forward and backward pass."""
 
     def inference() -> None:
         with torch.no_grad():

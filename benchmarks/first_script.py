@@ -1,28 +1,25 @@
-"""What a person waits for: from `minify run` to the first verified script, beside what the failing program takes.
+"""Measure the waiting time of a person: from `minify run` to the first verified script, next to the failing
+program.
 
     python -m fxminify.benchmarks.first_script [CASE]... [--json]
 
-| case | program | failure |
-|---|---|---|
-| small | one block of a transformer | compile error of a planted backend |
-| transformer | five blocks, 87 nodes | the same |
-| crash | five blocks | the process dies while it compiles |
-| hang | five blocks | a compilation that never ends, `--budget 240` |
-| bert | a tiny BERT of transformers | a wrong value, found by `--check` |
-| gpt2 | a tiny GPT-2 of transformers, Inductor | its C++ compiler refuses the code of relu (planted) |
-| densenet | a small DenseNet, Inductor | pytorch/pytorch#190272: an index out of bounds |
-| demo | the DenseNet of `make demo`, Inductor | it cannot lower `torch.logspace` |
+| case | program | failure | |---|---|---| | small | one block of a transformer | compile error of a planted backend
+| | transformer | five blocks, 87 nodes | the same | | crash | five blocks | the process dies while it compiles | |
+hang | five blocks | a compilation that never ends, `--budget 240` | | bert | a tiny BERT of transformers | a wrong
+value, found by `--check` | | gpt2 | a tiny GPT-2 of transformers, Inductor | its C++ compiler refuses the code of
+relu (planted) | | densenet | a small DenseNet, Inductor | pytorch/pytorch#190272: an index out of bounds | | demo |
+the DenseNet of `make demo`, Inductor | it cannot lower `torch.logspace` |
 
 A program is run by itself with an empty code cache of Inductor, and under `minify capture` with another one, which
-`minify run` then finds as a program leaves it. Programs of one block and of five are captured with two failures, and
-both are minified by one command. Each row is a capture, with the seconds of wall time from the start of the command
-until the modules are imported, the workers are ready, the replays and the search are done, the first script is stored,
-the final script is verified, all about the capture is done, and the process has ended. The ratios are to the program by
-itself; of a hang to the time limit.
+`minify run` then finds as a program leaves it. Programs of one block and of five are captured with two failures,
+and both are minified by one command. Each row is a capture. It has the seconds of wall time from the start of the
+command until the modules are imported, the workers are ready, the replays and the search are done, the first script
+is stored, the final script is verified, all about the capture is done, and the process has ended. The ratios are to
+the program by itself; of a hang to the time limit.
 
-At the end stand the processor seconds of `minify list`, `show` and `repro`, the seconds of a retest for the first case
-and each further one, and how much longer a query of three nodes takes in a warm worker than Inductor itself (``--only
-verbs``, ``--only query``).
+The end of the table has the processor seconds of `minify list`, `show` and `repro`, the seconds of a retest for the
+first case and each further one, and how much longer a query of three nodes takes in a warm worker than Inductor
+itself (``--only verbs``, ``--only query``).
 """
 
 from __future__ import annotations
@@ -160,7 +157,7 @@ def minify(db: str, started: float, budget: float | None) -> None:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """The row of one case: seconds by phase for each of its captures, and those of the program."""
+    """Return the row of a case: seconds by phase for each of its captures, and the seconds of the program."""
     program = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
         place = prepared(Path(folder))

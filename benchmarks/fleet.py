@@ -52,7 +52,7 @@ from .postgres_server import PostgresServer, running
 Row = dict[str, Any]
 BACKEND = Path(__file__).parent / "outside" / "planted.py"
 DRIVER, SENDER = "fxminify.minifier.service.driver", "fxminify.store.spool.sender"
-#: Events that the webhook is told of.
+#: The events of the webhook.
 EVENTS = ("new", "verified")
 #: Seconds that a part may take to answer after it was started.
 STARTING = 600.0
@@ -77,7 +77,7 @@ class FleetOptions:
 
 @dataclass
 class Outcome:
-    """What came of it: rows for tables by their titles, and a sentence about each thing that must not be."""
+    """The result of a trial: rows of tables by their titles, and a sentence about each violation."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -88,7 +88,10 @@ class Outcome:
 
 
 class FleetPart(Protocol):
-    """What is killed: ``kill`` says whether there was something to kill, ``start`` returns when it answers again."""
+    """A part that is killed.
+
+    ``kill`` returns whether there was something to kill, ``start`` returns when it answers again.
+    """
 
     name: str
 
@@ -206,7 +209,7 @@ def until(holds: Callable[[], bool], otherwise: str, seconds: float) -> None:
 
 
 class Webhook:
-    """Somebody who is told: writes down each message before it answers."""
+    """A receiver of notifications, which writes down each message before it answers."""
 
     def __init__(self) -> None:
         self.messages: list[Row] = []
@@ -225,7 +228,7 @@ class Webhook:
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
 
     def told(self) -> Counter[tuple[int, str]]:
-        """How often it was told of each bug and event."""
+        """Count the messages of each bug and event."""
         each = itertools.chain.from_iterable(message.get("bugs", [message]) for message in list(self.messages))
         return Counter((int(one["bug"]), str(one["what"])) for one in each)
 
@@ -250,7 +253,7 @@ class Away:
 
 
 class FleetTrial:
-    """One trial in ``folder``, on the index at ``place``; the server behind it is killed, too, if it is given."""
+    """A trial in ``folder``, on the index at ``place``. The server of the ``database``, if given, is killed, too."""
 
     def __init__(self, options: FleetOptions, folder: Path, place: str, database: PostgresServer | None) -> None:
         self._options, self._folder, self._place = options, folder, place
@@ -315,7 +318,10 @@ class FleetTrial:
             return bool(index.tasks.workers())
 
     def _drivers(self) -> list[psutil.Process]:
-        """Those that may be killed: one more would put the task into quarantine, as it is meant to be."""
+        """Return the drivers that may be killed.
+
+        After too many kills the task would go into quarantine, as it should.
+        """
         with Index.open(self._place, readonly=True) as index:
             held = [task for task in index.tasks.page() if task.state is TaskState.LEASED]
         return self.worker.children(DRIVER) if all(task.attempts + 1 < tasks.ATTEMPTS for task in held) else []
@@ -403,7 +409,7 @@ class FleetTrial:
         return any(folder.glob("*.capture")) or any(folder.glob("*.again"))
 
     def _wait(self, outcome: Outcome) -> None:
-        """Until all tasks are over and nobody is to be told anything any more."""
+        """Wait until all tasks are over and all notifications are sent."""
 
         def is_over() -> bool:
             for part in (self.server, self.worker):
@@ -416,7 +422,7 @@ class FleetTrial:
         try:
             until(is_over, "", self._options.patience)
         except TimeoutError:
-            outcome.wrong.append(f"not all is minified and told after {self._options.patience:.0f} s")
+            outcome.wrong.append(f"not everything is minified and sent after {self._options.patience:.0f} s")
 
     # What must be so.
 
@@ -452,7 +458,7 @@ class FleetTrial:
         ]
 
     def _captures(self, index: Index, met: Sequence[Row], outcome: Outcome) -> Row:
-        """Each failure that was met is one capture, which counts how often it was met."""
+        """Check that each failure is one capture with the right number of occurrences."""
         expected = Counter(line["graph"] for line in met)
         counts = select(CaptureRow.id, CaptureRow.occurrences, func.sum(SightingRow.count)).join(
             SightingRow, SightingRow.capture == CaptureRow.id
@@ -471,7 +477,7 @@ class FleetTrial:
         more = sum(max(0, times - expected[graph]) for graph, times in counted.items())
         outcome.expect(not missing, f"{len(missing)} captures are lost: {missing[:5]}")
         outcome.expect(not twice, f"{len(twice)} captures are stored twice: {twice[:5]}")
-        outcome.expect(not unmet, f"{len(unmet)} captures are of failures that nobody met: {unmet[:5]}")
+        outcome.expect(not unmet, f"{len(unmet)} captures are of failures that did not occur: {unmet[:5]}")
         outcome.expect(in_all == len(rows), f"{in_all - len(rows)} captures are no job's, or were never seen")
         outcome.expect(not lost, f"{lost} occurrences are lost")
         outcome.expect(not more, f"{more} occurrences are counted twice")
@@ -485,19 +491,19 @@ class FleetTrial:
         }  # fmt: skip
 
     def _messages(self, index: Index, outcome: Outcome) -> Row:
-        """Each bug and event is told once; of what is marked as unknown, nobody knows."""
+        """Check that each bug and event was sent once. A delivery marked as unknown may or may not have arrived."""
         told, deliveries = self.webhook.told(), index.deliveries.page()
         twice = {about: times for about, times in told.items() if times > 1}
-        outcome.expect(not twice, f"told more than once: {twice}")
+        outcome.expect(not twice, f"sent more than once: {twice}")
         by_about = {(one.bug, one.what): one for one in deliveries}
         sent = {about for about, one in by_about.items() if one.state is DeliveryState.SENT}
         doubtful = {
             about for about, one in by_about.items() if one.state in (DeliveryState.UNKNOWN, DeliveryState.SENDING)
         }
         outcome.expect(len(by_about) == len(deliveries), "a bug has two deliveries of one event")
-        outcome.expect(sent <= set(told), f"said to be told, and was not: {sorted(sent - set(told))}")
+        outcome.expect(sent <= set(told), f"marked as sent, and did not arrive: {sorted(sent - set(told))}")
         unnoted = set(told) - sent - doubtful
-        outcome.expect(not unnoted, f"told, and not written down: {sorted(unnoted)}")
+        outcome.expect(not unnoted, f"arrived, and not marked as sent: {sorted(unnoted)}")
         wanted = {(bug.id, "new") for bug in index.bugs.page()}
         wanted |= {(task.bug, "verified") for task in index.tasks.page() if _has_script(task)}
         never = wanted - sent - doubtful
@@ -508,7 +514,7 @@ class FleetTrial:
         }  # fmt: skip
 
     def _tasks(self, index: Index, outcome: Outcome) -> Row:
-        """Each bug has a script, and nobody holds a task any more."""
+        """Check that each bug has a script, and that no task is leased any more."""
         states = Counter(task.state.value for task in index.tasks.page())
         held = [index.leases.find(), index.tasks.workers()]
         outcome.expect(not states[TaskState.LEASED.value], "a task is left with a worker that is gone")

@@ -38,7 +38,7 @@ REFUSED = (
 AROUND = ("sin", "cos", "neg", "abs")
 #: Failures that all jobs meet, that one job meets alone, and that a job meets between `install` and `uninstall`.
 SHARED, OWN, AT_ONCE = 6, 3, (2, 6)
-#: How often the failure that was met before is met once more.
+#: The probability that the last failure occurs once more.
 AGAIN = 0.3
 
 
@@ -69,7 +69,7 @@ class Planned:
 
     @property
     def graph(self) -> str:
-        """What tells its capture from others, as `fxminify.benchmarks.fleet` finds it in the index."""
+        """The text by which `fxminify.benchmarks.fleet` finds its capture in the index."""
         return " ".join(self.operators)
 
 
@@ -140,7 +140,7 @@ def _since(begun: tuple[float, float]) -> tuple[float, float]:
 
 
 class Ledger(logging.Handler):
-    """What a job has met, a line each, and what fxminify has warned of."""
+    """A file with a line for each failure of a job, and for each warning of fxminify."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(logging.WARNING)

@@ -116,7 +116,7 @@ def minify(directory: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def table(rows: list[Row], sizes: Mapping[str, int], silent: Collection[str]) -> str:
-    """One line a fault: programs, shares, seconds."""
+    """Format a table with one line per fault: programs, shares, seconds."""
     lines = [
         "| fault | programs | captured | verified | at the planted size | median seconds of `minify run` |",
         "|---|---|---|---|---|---|",

@@ -77,7 +77,7 @@ def _aot(model: str) -> dict[str, Graph]:
 
 
 def _given(gm: fx.GraphModule, parts: Iterable[Graph]) -> list[Any]:
-    """What the placeholders of ``gm`` were given, by their names in the graphs that it was divided into."""
+    """Return the inputs of ``gm``, found by the names of its placeholders in the parts that it was divided into."""
     known: dict[str, Any] = {}
     for part, inputs in parts:
         names = [n.name for n in part.graph.nodes if n.op == "placeholder"]

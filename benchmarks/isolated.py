@@ -1,18 +1,17 @@
-"""One real Inductor failure, minified by PyTorch's isolated minifier and by `minify run`, one after the other.
+"""A real Inductor failure, minified by PyTorch's isolated minifier and by `minify run`, one after the other.
 
     python -m fxminify.benchmarks.isolated [--case mlp|gpt2|densenet] [--keep DIRECTORY] [--tools fxminify,pytorch]
 
-| case | model | failure |
-|---|---|---|
-| mlp | a multilayer perceptron of nine layers | planted |
-| gpt2 | a GPT-2 of four layers with relu, 318 nodes | planted |
-| densenet | a small DenseNet with fractional max pooling | pytorch/pytorch#190272, as it is |
+| case | model | failure | |---|---|---| | mlp | a multilayer perceptron of nine layers | planted | | gpt2 | a GPT-2
+of four layers with relu, 318 nodes | planted | | densenet | a small DenseNet with fractional max pooling |
+pytorch/pytorch#190272, as it is |
 
-The planted one is Inductor's own (``torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"``: the
-C++ compiler rejects the code for relu). The same program gives both tools their capture; then each starts with an empty
-code cache. Timed is what a person waits for: ``minifier_launcher.py`` with isolation, its default, and ``minify run``,
-which also runs the script it writes three times in fresh processes and finds out what of the result matters. Processor
-seconds are those of all processes together: unlike the others they hardly depend on what else the machine does.
+The planted one is Inductor's own (``torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"``:
+the C++ compiler rejects the code for relu). The same program gives both tools their capture; then each starts with
+an empty code cache. The times are waiting times of a person: ``minifier_launcher.py`` with isolation, its default,
+and ``minify run``, which also runs its script three times in fresh processes and finds out which parts of the
+result matter. Processor seconds are a sum over all processes: unlike the other times they hardly depend on the load
+of the machine.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class Done:
 
 
 def run(command: list[str], place: Path, extra: Mapping[str, str], limit: float) -> Done:
-    """``command`` in ``place``, with an Inductor cache that nobody has used."""
+    """Run ``command`` in ``place``, with a new Inductor cache."""
     with tempfile.TemporaryDirectory(prefix="cache-") as cache:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "OMP_NUM_THREADS": "1", **extra}
         started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)

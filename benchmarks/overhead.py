@@ -1,14 +1,14 @@
-"""What capture costs a program that does not fail, and what it costs when it does: seconds, bytes, memory.
+"""Measure the cost of capture for a program that does not fail, and at a failure: seconds, bytes, memory.
 
     python -m fxminify.benchmarks.overhead [--rounds N]
 
-**Per call**: a compiled graph is called with the hook away, with it installed, with ``check``, and with a check of
-every thousandth call (what one costs is read off the longest calls). They take turns, call by call and in random
-order, in one process, so that a busy machine slows all of them, and medians of many calls
-are compared. Graphs are of several durations, from the fastest call there is to one of some milliseconds, without and
-with gradients (forward and backward together). **Compile**: how much longer one compilation takes, its snapshot
-included. **At a failure**: seconds until the row is written, and the size of the file. **Memory**: what a process
-holds more with the hook installed, after compiling a model and calling it.
+**Per call**: a compiled graph is called without the hook, with it installed, with ``check``, and with a check of
+every thousandth call (the cost of a check is read off the longest calls). They take turns, call by call and in
+random order, in one process, so that a busy machine slows all of them, and medians of many calls are compared.
+Graphs are of several durations, from the fastest call there is to one of some milliseconds, without and with
+gradients (forward and backward together). **Compile**: how much longer one compilation takes, its snapshot
+included. **At a failure**: seconds until the row is written, and the size of the file. **Memory**: the additional
+memory of a process with the hook installed, after compiling a model and calling it.
 
 Prints a table, and with ``--json`` one JSON line for each row instead.
 """
@@ -36,7 +36,7 @@ SIZES = (16, 1 << 14, 1 << 18, 1 << 21)
 
 
 def backend(gm: Any, inputs: Any) -> Any:
-    """What it returns costs next to nothing over eager."""
+    """Return the eager graph: the cheapest backend."""
     return gm.forward
 
 
@@ -89,7 +89,7 @@ def per_call(rounds: int, place: str) -> list[Row]:
                     start = time.perf_counter()
                     _call(steps[name], model, x)
                     times[name].append(time.perf_counter() - start)
-                shuffled.shuffle(names)  # a fixed order would favour whoever comes after whom
+                shuffled.shuffle(names)  # a fixed order would favour some variants
                 turn += 1
             base = statistics.median(times["without"])
             row: Row = {"what": "call", "elements": size, "gradients": gradients, "microseconds": round(base * 1e6, 1)}

@@ -27,7 +27,7 @@ class PostgresMissing(Exception):
 
 
 def program(name: str) -> str | None:
-    """Where a program of PostgreSQL is, the newest one that there is."""
+    """Return the path of a program of PostgreSQL, of the newest installed version."""
     newest_first = sorted(DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]), reverse=True)
     return next(map(str, newest_first), None) or shutil.which(name)
 
@@ -69,7 +69,7 @@ class PostgresServer:
             if time.monotonic() > end:
                 raise TimeoutError(f"processes of the PostgreSQL server in {self._folder} do not end")
             time.sleep(0.02)
-        # Where nobody collects what is left of the first process, the next one would take it for one that runs.
+        # Without a parent that reaps the first process, the next one would believe that it still runs.
         for left in (Path(self._data, "postmaster.pid"), *Path(self._folder).glob(".s.PGSQL.*.lock")):
             left.unlink(missing_ok=True)
 
@@ -94,7 +94,7 @@ def running() -> Iterator[PostgresServer]:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether it runs; in a container nobody may collect what is left of it."""
+    """Return whether ``process`` runs. A zombie, which a container may never reap, does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

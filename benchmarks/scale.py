@@ -1,13 +1,13 @@
-"""How large may a graph be? Overhead and memory on forward and backward of densenet121 in one graph, and on chains.
+"""Measure overhead and memory on large graphs: forward and backward of densenet121 in one graph, and chains.
 
     python -m fxminify.benchmarks.scale [--limit SECONDS] [--write docs/benchmarks.md]
 
-**Overhead** is processor time less that within the predicate, which looks for two planted operations and compiles
-nothing. PyTorch's minifier is ended after ``--limit`` seconds of it: its overhead is then at least what the table
-says. **Memory** is what a process needs at the most beyond the graph and its inputs: for one run of the graph in eager,
-and for a whole reduction. The **chains** are synthetic graphs of small tensors, again with one or two planted
-operations: *search* is what the search takes for a query, all that it sets up included, and *whole* what
-`fxminify.reduce` takes besides, for recording the values and for making the modules that the predicate is given.
+**Overhead** is processor time without the time in the predicate, which looks for two planted operations and
+compiles nothing. PyTorch's minifier is ended after ``--limit`` seconds of it: its overhead is then at least the
+number in the table. **Memory** is the peak memory of a process beyond the graph and its inputs: for one run of the
+graph in eager, and for a whole reduction. The **chains** are synthetic graphs of small tensors, again with one or
+two planted operations: *search* is the time of the search per query, including its set-up, and *whole* the
+additional time of `fxminify.reduce`, for recording the values and for making the modules that the predicate gets.
 **Workers**: the same searches with an oracle that sleeps, answered by one and by two threads.
 
 Each measurement has a process of its own, forked after the graph was made.
@@ -56,7 +56,7 @@ class Spent(BaseException):
 
 
 def overhead(tool: str, planted: Plant, limit: int) -> Row:
-    """What ``tool`` costs, or what its first ``limit`` seconds do: queries, seconds, MiB."""
+    """Measure ``tool``, or its first ``limit`` seconds: queries, seconds, MiB."""
     queries, within, entered = 0, 0.0, 0.0
 
     def fails(gm: fx.GraphModule, inputs: list[Any]) -> bool:
@@ -92,7 +92,7 @@ def overhead(tool: str, planted: Plant, limit: int) -> Row:
 
 
 def eager(planted: Plant) -> Row:
-    """One run of the graph on inputs of its own."""
+    """Measure a run of the graph on inputs of its own."""
     before, started = peak(), time.process_time()
     with torch.no_grad():
         planted.gm(*copies(planted.inputs))
@@ -136,7 +136,7 @@ class Looks:
 
 
 def _shrinker(oracle: Looks, jobs: int) -> Shrinker:
-    """One that only removes: it makes no storages."""
+    """Return a shrinker that only removes: it makes no storages."""
     return Shrinker(QueryScheduler(oracle, jobs=jobs), Spill(), passes=in_stage(Stage.REMOVE))
 
 
@@ -240,7 +240,7 @@ def tables(large: list[Row], small: list[Row], working: Row) -> str:
     said = "less than " if more else ""
     lines += [
         "",
-        f"Overhead: {said}{share:.1f} % of PyTorch's. Memory: {memory:.2f} times that of one run in eager.",
+        f"Overhead: {said}{share:.1f} % of PyTorch's. Memory: {memory:.2f} times the memory of one run in eager.",
         "",
     ]
     lines += [

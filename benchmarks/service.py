@@ -1,22 +1,22 @@
-"""What the service carries: captures over HTTP, lists and pages of a million captures, claims, answers, growth.
+"""Measure the service: captures over HTTP, lists and pages of a million captures, claims, answers, growth.
 
-    python -m fxminify.benchmarks.service                          # every number, each on what it is demanded of
+    python -m fxminify.benchmarks.service                          # all measurements
     python -m fxminify.benchmarks.service --only uploads claims    # some of them
     python -m fxminify.benchmarks.service --only lists --on file   # on a SQLite file alone
 
-PostgreSQL (Debian's package) is started for each measurement anew, or is that at ``--url``, whose tables are removed
-before and after. Each figure is of ``--seconds`` of wall time, ``--rounds`` times: the best and the median of the
-rounds are shown, because on a machine that others use, too, a round tells more of these. Beside it stands the
-processor time of each process that takes part, which does not depend on the others as much.
+PostgreSQL (Debian's package) is started for each measurement anew. With ``--url``, that server is used instead, and
+its tables are removed before and after. Each figure is measured for ``--seconds`` of wall time, ``--rounds`` times.
+The best and the median of the rounds are shown, because another user of the machine may slow down a round. Next to
+it is the processor time of each process that takes part, which depends less on other users.
 
-* **uploads**: 50 clients send captures that nobody has sent before, over HTTP, under a token; then the same failure
-  again and again, offered by its identity as `minify send` does, one in each request or as many as a spool has.
-* **lists**: pages and answers of an index of many captures, asked one after the other, their size, and the memory of
-  the server.
+* **uploads**: 50 clients send new captures over HTTP, with a token; then the same failure again and again, offered
+  by its identity as `minify send` does, one in each request or as many as a spool has.
+* **lists**: pages and answers of an index of many captures, requested one after the other, their size, and the
+  memory of the server.
 * **claims**: workers claim tasks, of which ``--tasks`` are queued that need ten different things.
 * **answers**: 50 reductions in processes of their own log queries and their answers.
-* **delay**: what a failure costs a program beside the making of its case while the server is away, and whether the
-  spool loses one or sends one twice when it is there again.
+* **delay**: the delay of a program at a failure, without the making of its case, while the server is away, and
+  whether the spool loses one or sends one twice when it is there again.
 * **growth**: by how much an index grows with each repeat.
 * **index**: captures without a server, by one process and by eight.
 """
@@ -78,7 +78,7 @@ _STARTING = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked for on the command line."""
+    """The options of the command line."""
 
     seconds: float
     rounds: int
@@ -91,7 +91,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Site:
-    """Where is measured: an empty index at ``place``, which ``database`` may serve, and a ``folder`` for the rest."""
+    """The place of a measurement: an empty index at ``place``, which ``database`` may serve, and a ``folder`` for
+    files.
+    """
 
     place: str
     folder: Path
@@ -193,7 +195,7 @@ def uploads(site: Site, asked: Asked) -> Iterator[Row]:
 
 
 def _sent(site: Site, server: ServerProcess, load: Load, count: int, first: int) -> Row:
-    """What came of one round."""
+    """Run one round and return its row."""
     clients = Clients(load, count, first)
     clients.begin()
     before = server.used(), site.postgres()
@@ -335,7 +337,7 @@ def work(place: str, action: Action, process: int, seconds: float, began: Any, o
 
 
 def together(site: Site, action: Action, processes: int, seconds: float) -> Row:
-    """What ``processes`` processes do together."""
+    """Measure an action of ``processes`` processes at the same time."""
     context = multiprocessing.get_context("fork")
     began, out = context.Barrier(processes + 1), context.Queue()
     workers = [
@@ -452,7 +454,7 @@ def _delays(site: Site, asked: Asked, server: ServerProcess, waiting: int) -> It
 
 
 def _timed(took: list[tuple[float, float]], do: Callable[[], Any]) -> Any:
-    """What ``do`` returns. How long it takes is added to ``took``: on the clock, and of a processor."""
+    """Return the result of ``do``. Append its wall time and processor time to ``took``."""
     begun = time.perf_counter(), time.thread_time()
     found = do()
     took.append((time.perf_counter() - begun[0], time.thread_time() - begun[1]))
@@ -460,14 +462,14 @@ def _timed(took: list[tuple[float, float]], do: Callable[[], Any]) -> Any:
 
 
 def _stored(site: Site) -> tuple[int, int]:
-    """How many captures there are, and how often they were met."""
+    """Return the number of captures and of their occurrences."""
     with Index.open(site.place) as index:
         totals = index.bugs.totals()
     return totals.captures, totals.occurrences
 
 
 def growth(site: Site, asked: Asked) -> Iterator[Row]:
-    """Bytes of each repeat: of the same day with the same versions, and with others, which others were met with."""
+    """Measure the bytes of each repeat: on the same day with the same versions, and with other versions."""
     with Index.open(site.place, create=True) as index:
         recordings = [recording_of(number, 0) for number in range(REPEATS // VERSIONS + 1)]
         for each in recordings:

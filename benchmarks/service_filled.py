@@ -1,7 +1,7 @@
-"""An index as it is after months: a million captures of ten thousand bugs, with all that belongs to them.
+"""An index as it is after months: a million captures of ten thousand bugs, with all rows that belong to them.
 
-Eight captures are stored, minified and told about as programs do it. The others are copies of these that the database
-makes of its own rows: with a number in their names, at other times, with other versions. Half of the bugs have a
+Programs store eight captures, which are minified and have notifications. The others are copies that the database
+makes of these rows: with a number in their names, at other times, with other versions. Half of the bugs have a
 verified script. One bug has very many captures.
 """
 
@@ -42,7 +42,7 @@ _EVERY = "WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n W
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """How much is in an index: of ``captures``, ``in_one`` are of the bug 1."""
+    """The size of an index: it has ``captures``, and ``in_one`` of them belong to bug 1."""
 
     captures: int
     bugs: int
@@ -133,7 +133,7 @@ def _sightings(session: Session, filling: Filling) -> None:
 
 
 def _counters(session: Session) -> None:
-    """What bugs say of their captures."""
+    """Update the counters of bugs."""
     session.execute(text("DELETE FROM bug_sightings"))
     session.execute(
         text(
@@ -152,7 +152,7 @@ def _counters(session: Session) -> None:
 
 
 def _settle(index: Index) -> None:
-    """What a server does by itself with time: its statistics, and the next numbers of rows."""
+    """Do the maintenance that a server does with time: its statistics, and the next numbers of rows."""
     with index._database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if connection.dialect.name == "postgresql":
             for table in ("bugs", "captures", "reductions", "tasks", "events"):

@@ -1,13 +1,13 @@
-"""What models of real sizes take: memory and time of capture, of comparisons with eager and of `minify run`.
+"""Measure models of real sizes: memory and time of capture, of comparisons with eager and of `minify run`.
 
     python -m fxminify.benchmarks.sizes [--sizes 102M 354M] [--kinds healthy raises wrong] [--write docs/benchmarks.md]
 
-A GPT-2 (`outside/large.py`) runs alone, under ``minify capture``, under ``minify capture --check``, and what was
-captured is minified; all in one run, so that ratios can be compared. **Memory** is the proportional set size of all
+A GPT-2 (`outside/large.py`) runs alone, under ``minify capture``, and under ``minify capture --check``, and its
+capture is minified; all in one run, so that ratios can be compared. **Memory** is the proportional set size of all
 processes, read from ``/proc/PID/smaps_rollup`` five times a second: a page that several processes share counts
-once. **Processor** is the time of all processes; wall time stands beside it. **Eager calls** is the processor time that
-a comparison adds to the first call, in calls of the model in eager. Each row is one process tree in a folder of its
-own.
+once. **Processor** is the time of all processes; wall time stands beside it. **Eager calls** is the processor time
+that a comparison adds to the first call, in calls of the model in eager. Each row is one process tree in a folder
+of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One process tree: the most bytes it had, seconds of wall and of processor time, and what it printed."""
+    """The measurements of a process tree: peak bytes, seconds of wall and of processor time, and its output."""
 
     peak: int
     wall: float

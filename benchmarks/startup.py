@@ -1,10 +1,10 @@
-"""What the start-up file costs each Python process of an installation: milliseconds, without ``FXMINIFY`` and with it.
+"""Measure the cost of the start-up file for each Python process: milliseconds, without ``FXMINIFY`` and with it.
 
     python -m fxminify.benchmarks.startup [--seconds S]
 
 **Not set**: a folder of packages is read as ``site`` does, once empty and once with the file. **Set**: ``python -c
-pass`` with ``FXMINIFY=1``, against one without. Processes of each kind take turns, so that a busy machine slows all of
-them; the medians are told. The line alone, run again and again in one process, is told in microseconds.
+pass`` with ``FXMINIFY=1``, against one without. Processes of each kind take turns, so that a busy machine slows all
+of them; the medians are printed. The line alone, run again and again in one process, is measured in microseconds.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Reducer = Callable[[fx.GraphModule, list[Any], Callable[..., bool]], tuple[fx.Gr
 
 @dataclass(frozen=True)
 class Measured:
-    """One run. ``repeats`` are queries whose graph had been asked about before, ``seconds`` is wall time."""
+    """A run. ``repeats`` are queries of a graph that had a query before, ``seconds`` is wall time."""
 
     queries: int
     repeats: int

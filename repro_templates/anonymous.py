@@ -27,7 +27,7 @@ def anonymous(case: Case, header: Header) -> tuple[Case, Header]:
 
 
 class _Renaming:
-    """``names`` are those of nodes, old and new; ``words`` all that may stand in an error."""
+    """New names: ``names`` maps old names of nodes to new ones, ``words`` all words that may stand in an error."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}

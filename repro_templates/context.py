@@ -49,18 +49,24 @@ _SIGNATURE = re.compile(r"v\d{1,3}:[0-9a-f]{12}")
 class Header:
     """The facts that a script states besides its code.
 
-    ``failure`` is that of the case. ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``, ``3.11``,
-    ``Linux x86_64``). ``backend`` is the backend's name, and its version if it is no part of torch. ``installed`` has
-    more versions. ``nodes`` and ``inputs`` count those of the capture before minification, ``queries`` the queries to
-    the backend. ``runs`` is the result of the verification and ``replays`` that of replays of the whole capture (``3 of
-    3``). ``timeout`` is the number of seconds after which a run counts as a hang. ``summed`` is True if the script
-    takes gradients of the sum of the outputs, ``public`` is False if it calls the operators that Dynamo records for
-    control flow. ``layers`` has backend, layer and result of an ablation, ``enters`` its answer. ``matters`` has
-    sentences about what the failure needs, the summary first. ``passing_variant`` says how the nearest candidate that
-    passes differs, in words and then in lines that begin with ``-`` or ``+``. ``first`` is the first node of the
-    captured graph whose value differs (`minifier.oracle.first_node`). ``illustrations`` is what the compiler made of
-    the case, with a heading. ``steps`` has the passes that made the case smaller, each with the numbers that were left.
-    ``tentative`` says why the failure is not certain, or is empty.
+    * ``failure`` is the failure of the case. ``timeout`` is the number of seconds after which a run counts as a
+      hang.
+    * ``torch``, ``python`` and ``platform`` are versions (``2.13.0+cpu``, ``3.11``, ``Linux x86_64``). ``backend``
+      is the backend's name, with its version unless it is a part of torch. ``installed`` has more versions.
+    * ``nodes`` and ``inputs`` are counts of the capture before minification. ``queries`` counts the queries to the
+      backend.
+    * ``runs`` is the result of the verification (``3 of 3``), ``replays`` the result of replays of the whole
+      capture.
+    * ``summed`` is True if the script takes gradients of the sum of the outputs. ``public`` is False if it calls
+      the operators that Dynamo records for control flow.
+    * ``layers`` has backend, layer and result of an ablation, ``enters`` its answer.
+    * ``matters`` has sentences about the parts that the failure needs, the summary first. ``passing_variant``
+      describes the difference to the nearest passing candidate, in words and then in lines that begin with ``-`` or
+      ``+``.
+    * ``first`` is the first node of the captured graph whose value differs (`minifier.oracle.first_node`).
+    * ``illustrations`` is the code that the compiler made of the case, with a heading.
+    * ``steps`` has the passes that made the case smaller, each with the remaining numbers.
+    * ``tentative`` is the reason why the failure is not certain, or empty.
     """
 
     failure: Failure
@@ -217,7 +223,7 @@ def versions(header: Header) -> list[str]:
 
 
 def needs(installed: Installed) -> str:
-    """What the script needs besides torch, and how to install it."""
+    """Describe the packages that the script needs besides torch, and how to install them."""
     parts = []
     if sources := [p.source for p in installed.packages if p.source and p.direct]:
         parts.append(f"pip install {' '.join(sources)}")
@@ -294,7 +300,7 @@ def first_node(found: dict[str, Any] | None) -> str:
 
 
 def story(case: Case, header: Header) -> str:
-    """One or two sentences on what the minification did."""
+    """Describe the minification in one or two sentences."""
     text = minified(case, header)
     if header.inputs > len(case.inputs):
         text += f" Of {count(header.inputs, 'input')} it needs {len(case.inputs) or 'none'}."

@@ -1,15 +1,15 @@
 """A process that has done the imports of a script, forked for each run of it: ``python fork_server.py FD``.
 
-The idea is that of AFL's deferred fork server: what every run does at its beginning, alike and at great cost, is done
-once, and each run is a child that goes on from there. The process is started as ``python repro.py`` would be. It
-imports nothing before the script's own import statements, which it executes in the script's order, and nothing of
-fxminify at all. It stays single-threaded; where an import leaves a thread behind, or fails, it ends, and the caller
-runs the script in processes of its own.
+The idea is AFL's deferred fork server: the expensive beginning that all runs share is done once, and each run is a
+child that continues from there. The process is started as ``python repro.py`` would be. It imports nothing before
+the script's own import statements, which it executes in the script's order, and nothing of fxminify at all. It
+stays single-threaded. If an import leaves a thread behind, or fails, it ends, and the caller runs the script in
+processes of its own.
 
-Requests are marshalled dictionaries in files, whose names are read from the descriptor FD, a line each. The first one
-has the imports, each other one is a run. Of a run a FIFO tells the process id and then the exit code, a line each.
-Between the run and this process stands one that watches: it ends the run's process group when the run is over, and also
-when the reader of the FIFO is gone.
+Requests are marshalled dictionaries in files, whose names are read from the descriptor FD, a line each. The first
+one has the imports, each other one is a run. A FIFO reports the process id of a run and then its exit code, a line
+each. A watching process stands between the run and this process: it ends the run's process group when the run is
+over, and also when the reader of the FIFO is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import gc
 import os
 import sys
 
-TYPE_CHECKING = False  # that of `typing`, which is not imported here
+TYPE_CHECKING = False  # `typing.TYPE_CHECKING` without the import
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -72,7 +72,9 @@ def _main_module(directory: str) -> Any:
 
 
 def _has_threads() -> bool:
-    """Whether a thread outlives a fork in this process. Those of OpenBLAS, which numpy starts, end by themselves."""
+    """Return whether a thread outlives a fork in this process. The threads of OpenBLAS, which numpy starts, end by
+    themselves.
+    """
     probe = os.fork()
     if probe == 0:
         os._exit(0)
@@ -84,7 +86,7 @@ def _watch(path: str) -> None:
     """Fork the run, tell the FIFO ``path`` how it ends, and leave. Returns in the run."""
     import select
 
-    fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # fails where nobody reads
+    fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # fails without a reader
     run = os.fork()
     if run == 0:
         os.close(fifo)
@@ -95,7 +97,7 @@ def _watch(path: str) -> None:
         os.write(fifo, b"%d\n" % run)
         poll = select.poll()
         poll.register(ended, select.POLLIN)
-        poll.register(fifo, 0)  # the end of its reader is always told
+        poll.register(fifo, 0)  # poll always reports the end of its reader
         poll.poll()
         _kill_group(run)
         status: Any = os.waitid(os.P_PID, run, os.WEXITED | os.WNOWAIT)  # not reaped yet: the number stays taken
@@ -154,13 +156,13 @@ def _run(request: dict[str, Any], module: Any, said: str, seed: int | None) -> N
         raise
     except BaseException as error:  # noqa: BLE001  whatever ends the script is printed as Python prints it
         trace: Any = error.__traceback__
-        trace = trace.tb_next.tb_next  # without this frame and that of `rest`
+        trace = trace.tb_next.tb_next  # without the frames of this function and of `rest`
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         sys.exit(1)
 
 
 def _finder(directory: str) -> Any:
-    """What looks for modules in ``directory``, as an import makes it."""
+    """Return the finder for modules in ``directory`` that an import would use."""
     for hook in sys.path_hooks:
         try:
             return hook(directory)

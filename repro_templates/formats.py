@@ -35,19 +35,19 @@ class UnknownFormat(ValueError):
 
 
 #: Runs the text of a format: ``run(text, shows, files=files, **options)``. ``shows`` says of a failure whether it is
-#: the one that the text was made for, ``files`` are written beside the text, ``options`` are those of `verify`.
+#: the one that the text was made for, ``files`` are written beside the text, ``options`` are the options of `verify`.
 Runner = Callable[..., Verification]
 Shows = Callable[[Failure], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format.
+    """A format of reproducers.
 
     ``file`` is the name of the file, ``template`` the name of a Jinja template in the directory ``templates`` of
     ``package``. ``language`` is the name of a Pygments lexer; text in ``python`` is compiled before it is shown.
-    ``summary`` is one sentence for a reader who chooses a format. ``run`` runs the text; it is None if the text cannot
-    be run.
+    ``summary`` is one sentence for a reader who chooses a format. ``run`` runs the text; it is None if the text
+    cannot be run.
     """
 
     name: str
@@ -115,7 +115,7 @@ OURS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (
 
 
 def formats() -> Mapping[str, Format]:
-    """Every usable format by name: ours, then those of other packages, sorted by name."""
+    """Return every usable format by name: ours, then formats of other packages, sorted by name."""
     return _found()[0]
 
 
@@ -150,7 +150,7 @@ def _found() -> tuple[Mapping[str, Format], Mapping[str, str]]:
 
 
 def _fault(name: str, format: object, others: Mapping[str, Format]) -> str:
-    """Why ``format`` of another package cannot be used, empty if it can."""
+    """Return why ``format`` of another package cannot be used, or an empty text if it can."""
     if not isinstance(format, Format):
         return f"it is a {type(format).__name__}, not a Format"
     if not _NAME.match(name) or format.name != name:

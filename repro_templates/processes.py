@@ -72,7 +72,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """How one run ended. ``code`` is None if it was killed after the timeout, ``report`` what `runner` wrote."""
+    """The end of a run. ``code`` is None if it was killed after the timeout, ``report`` is the output of `runner`."""
 
     code: int | None
     seconds: float
@@ -83,7 +83,7 @@ class EndedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run: its private directory, the script in it, and the file that `runner` writes; None for a plain run."""
+    """A run: its private directory, the script in it, and the file that `runner` writes; None for a plain run."""
 
     place: Path
     script: Script
@@ -98,7 +98,7 @@ class _Run:
         return [self.place / name for name in ("run", "report", "cache")]
 
     def reported(self) -> dict[str, Any] | None:
-        """What `runner` wrote, None where it wrote nothing, or the script something else in its place."""
+        """Return the report of `runner`, or None if it wrote none or the script replaced it."""
         if self.report is None:
             return None
         try:
@@ -117,10 +117,10 @@ class _CannotFork(Exception):
 
 
 class Processes:
-    """Where scripts run, confined if a ``confinement`` is given.
+    """A runner of scripts, confined if a ``confinement`` is given.
 
-    ``caches`` are those of compilers, by default these processes have caches of their own. A confined run has empty
-    ones. `stop` kills all runs, from any thread, and no other is started; `close` ends servers, too.
+    ``caches`` are the caches of compilers; by default these processes have their own. A confined run has empty
+    ones. `stop` kills all runs, from any thread, and starts no others; `close` ends servers, too.
     """
 
     def __init__(self, confinement: Confinement | None = None, caches: CompilerCaches | None = None) -> None:
@@ -248,9 +248,9 @@ class Processes:
 
     @contextmanager
     def _server(self, script: Script) -> Iterator[_Server]:
-        """The fork server for ``script``, which is started where there is none. Raises `_CannotFork`.
+        """Return the fork server for ``script``, and start it if necessary. Raises `_CannotFork`.
 
-        At most `MOST_SERVERS` are kept that serve nobody; the one that was used last stays longest.
+        At most `MOST_SERVERS` idle servers are kept; the one that was used last stays longest.
         """
         imports, _ = split(script.text)
         if not imports or self._confinement is not None:
@@ -358,11 +358,12 @@ class _Answers:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The import statements at the head of a script, one a line, and the script with empty lines in their place. Among
-    them are those that set environment variables, which an import may read.
+    """Return the import statements at the head of a script, one a line, and the script with empty lines in their
+    place.
 
-    There are none where torch is not the first of them besides modules of Python, where they cannot be cut off, and
-    where the script names an accelerator, because an import may begin to use it and that does not survive a fork.
+    The head includes statements that set environment variables, which an import may read. The first part is empty
+    in three cases: torch is not the first import besides modules of Python; the imports cannot be cut off; the
+    script names an accelerator, because an import may begin to use it and that does not survive a fork.
     """
     if _ACCELERATOR.search(text):
         return "", text
@@ -407,7 +408,7 @@ def _docstring(text: str) -> str | None:
 
 
 def _read(path: Path) -> str:
-    """What a run wrote, without what is in the middle of a very long file. A missing file is empty."""
+    """Return the output of a run, without the middle of a very long file. A missing file counts as empty."""
     try:
         with open_ordinary(path) as file:
             data = file.read(_MOST_OUTPUT // 2)

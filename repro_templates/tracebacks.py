@@ -94,7 +94,7 @@ def places(exc: BaseException) -> list[Place]:
 
 
 def blocked_reason(exc: BaseException) -> str:
-    """Why a script that raised ``exc`` never reached its backend; empty if it did.
+    """Return why a script that raised ``exc`` never reached its backend, or an empty text if it did.
 
     A package is missing, no backend has that name, or the exception came earlier, for example from eager.
     """

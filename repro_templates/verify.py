@@ -33,11 +33,12 @@ _TAIL = 4000
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """``shown`` of ``runs`` runs showed the failure. ``failures`` is what each run showed, None where it passed.
+    """The result of a verification. ``shown`` of ``runs`` runs showed the failure.
 
-    ``mismatch`` says what happened in the runs that did not show it. ``log`` is the end of what each run wrote.
-    ``passed`` runs ended without an error. ``blocked_reason`` says why a run never reached the compiler. ``versions``
-    are those of the packages that a run imported.
+    ``failures`` has the failure of each run, None for a run that passed. ``mismatch`` describes the runs that did
+    not show it. ``log`` has the end of the output of each run. ``passed`` runs ended without an error.
+    ``blocked_reason`` is the reason why a run never reached the compiler. ``versions`` are the versions of packages
+    that a run imported.
     """
 
     shown: int
@@ -50,7 +51,7 @@ class Verification:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def with_more(self, other: Verification) -> Verification:
-        """These runs and those of ``other``, of the same script, as one."""
+        """Combine these runs with the runs of ``other``, of the same script."""
         return Verification(
             self.shown + other.shown, self.runs + other.runs, (*self.failures, *other.failures),
             self.mismatch or other.mismatch, f"{self.log}\n{other.log}", self.passed + other.passed,
@@ -139,7 +140,7 @@ def _agree(failures: Sequence[Failure | None], plainly: EndedRun) -> bool:
 
 
 def failure_of_run(ended: EndedRun, timeout: float) -> Failure | None:
-    """What a run through `runner` showed; None if the script ended without an error."""
+    """Return the failure of a run through `runner`, or None if the script ended without an error."""
     if ended.code is None or ended.code == -signal.SIGALRM:
         seconds = timeout if ended.code is None else round(ended.seconds)
         return deaths.hang(phase_of_crash(ended.output), seconds, diagnostics=ended.output)
@@ -156,7 +157,7 @@ def failure_of_run(ended: EndedRun, timeout: float) -> Failure | None:
 
 
 def _blocked(ended: EndedRun) -> str:
-    """Why a run could not show anything; empty if it could."""
+    """Return why a run could not show anything, or an empty text if it could."""
     if ended.code == variables.CODE:
         lines = ended.output.splitlines()
         said = (line.removeprefix(variables.CANNOT_RUN) for line in lines if line.startswith(variables.CANNOT_RUN))

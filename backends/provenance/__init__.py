@@ -1,1 +1,1 @@
-"""How to get a live object back in another process: backends, custom operators, functions of the script."""
+"""Restore a live object in another process: backends, custom operators, functions of the script."""

@@ -22,8 +22,11 @@ _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 def absent(exc: BaseException, backend: str) -> str:
-    """Why ``backend``, which raised ``exc``, cannot run in this installation, and how to install it where that is
-    known. Empty if nothing shows that something is missing."""
+    """Return why ``backend``, which raised ``exc``, cannot run in this installation, and how to install it if
+    known.
+
+    Empty if nothing shows that a package or module is missing.
+    """
     inner = unwrap(exc)
     asks = isinstance(inner, ImportError)
     for each in (inner, *(chain(inner) if asks else _causes(inner))):

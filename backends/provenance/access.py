@@ -1,8 +1,8 @@
-"""What of this user a process gets that executes a capture: environment variables and, in a sandbox, directories.
+"""Access of a process that executes a capture: environment variables and, in a sandbox, directories of this user.
 
 A capture says where its modules are, and which variables its backend reads. A stranger may have written both. So a
-directory counts only if a module that is needed lies in it, after its links are resolved, and never if a part of its
-path begins with a dot, where programs keep keys.
+directory counts only if a module that is needed lies in it, after its links are resolved, and never if a part of
+its path begins with a dot, where programs keep keys.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _MOST_FILES, _MOST_BYTES = 300, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a process gets of this user.
+    """The access of a process to this user's data.
 
-    ``variables`` are names of environment variables besides `NEEDED`; None: all. ``directories`` come back in a
+    ``variables`` are names of environment variables besides `NEEDED`; None: all. ``directories`` are visible in a
     sandbox, read-only.
     """
 
@@ -46,7 +46,7 @@ class Access:
     directories: tuple[str, ...] = ()
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return those of ``variables`` that the process gets."""
+        """Return the part of ``variables`` that the process gets."""
         if self.variables is None:
             return dict(variables)
         patterns = (*NEEDED, *_caches(), *self.variables)
@@ -110,7 +110,7 @@ def of_script(text: str, search_path: Iterable[str]) -> dict[str, str]:
 
 
 def _real(path: str) -> str:
-    """The directory without links; empty if there is none, or a part of its path begins with a dot."""
+    """Return the directory without links. Empty if it does not exist, or a part of its path begins with a dot."""
     real = os.path.realpath(os.path.expanduser(path))
     return real if os.path.isdir(real) and not any(part.startswith(".") for part in Path(real).parts) else ""
 

@@ -27,10 +27,10 @@ TIMEOUT = 180.0
 
 
 def listing() -> list[BackendRow]:
-    """A row for each backend: its name, where it comes from, whether a script can load it, and what it needs.
+    """Return a row for each backend: its name, its origin, whether a script can load it, and its needs.
 
-    ``adapter`` is the entry point of the adapter for this backend, empty if there is none. ``needs`` is the command
-    that installs what is missing, empty if nothing is.
+    ``adapter`` is the entry point of the adapter for this backend, or empty. ``needs`` is the command that installs
+    missing packages, or empty.
     """
     return [_row(name, obj) for name, obj in sorted(registry.registered().items())]
 

@@ -32,7 +32,7 @@ class CellProgram:
 
 
 def program() -> CellProgram:
-    """The program of the cells that were run so far; empty where there are none."""
+    """Return the program of the cells that were run so far. It is empty before the first cell."""
     return _program(ipython.cells())
 
 

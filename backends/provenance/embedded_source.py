@@ -4,11 +4,11 @@ Such a function cannot be imported, so the case has its text, after the globals 
 as ``import x as y``, importable objects as ``from m import n``, other functions and classes of the script as their own
 text, plain values as ``NAME = value``. There are four rules:
 
-* The text must be that of the live function: a code object compiled from it must equal the function's.
+* The text must match the live function: a code object compiled from it must equal the function's.
 * Capturing executes nothing: the text only has to pass ``compile()``.
 * Text that is not the program's own (a variable's value, a path below the home directory) never becomes a literal: its
   assignment is embedded instead, or it is refused (`private`).
-* What cannot be written as source is refused, with the name of the global or the cell.
+* A value that cannot be written as source is refused, with the name of the global or the cell.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def build(e: Expression, embedded: Mapping[str, Any]) -> Any:
 
 
 def _attribute(found: Any, path: str) -> Any:
-    """``found.path``. It never goes from a module to another one that is no part of it: nobody agreed to that one."""
+    """Return ``found.path``. Refuse a step from a module to an unrelated module, which the user did not agree to."""
     for name in path.split("."):
         holder, found = found, getattr(found, name)
         if isinstance(found, ModuleType) and isinstance(holder, ModuleType):

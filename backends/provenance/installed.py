@@ -64,10 +64,11 @@ class Installed:
 
 
 def describe(modules: Iterable[str], files: Iterable[str] = ()) -> Installed:
-    """The installation of this process: the packages that ``modules``, which it has loaded, need, and those of
-    ``files``, relative to site-packages, in which the failure arose.
+    """Describe the installation of this process.
 
-    What is only imported in a ``try`` that goes on without it is not needed.
+    It consists of the packages that ``modules``, which this process has loaded, need, and of the packages of
+    ``files``, relative to site-packages, in which the failure arose. A package that is only imported in a ``try``
+    that continues without it is not needed.
     """
     import torch
 

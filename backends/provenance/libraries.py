@@ -101,7 +101,7 @@ def check(imports: Any) -> None:
 
 
 def executes(imports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What `load` runs, in lines for a person to agree to. Raises `ValueError` like `check`."""
+    """List the actions of `load`, in lines for a person to agree to. Raises `ValueError` like `check`."""
     out: list[str] = []
     imports = list(imports)
     check(imports)

@@ -176,7 +176,7 @@ def _module_of(value: object) -> object:
 
 
 def distribution(module: str) -> str:
-    """The installed distribution of a module; empty if there is none, or if several share its package."""
+    """Return the installed distribution of a module. Empty without one, or if several share its package."""
     owners = set(distributions().get(module.partition(".")[0], ()))
     return owners.pop() if len(owners) == 1 else ""
 
@@ -208,7 +208,7 @@ class CannotEmbed(Exception):
 
 
 def statements(namespace: Mapping[str, Any]) -> list[ast.stmt]:
-    """The statements of the running script; none if ``namespace`` is that of another module or has no source."""
+    """Return the statements of the running script. Empty for another module's ``namespace``, or without source."""
     try:
         return list(syntax.statements(script(namespace)[0], script=True)) if is_script(namespace) else []
     except CannotEmbed:

@@ -79,7 +79,7 @@ class _Origin:
     def __init__(self, *, factories: bool = True) -> None:
         self._factories = factories
         self.calls_factory = False
-        #: Factories that return something that they made of a closure which was met.
+        #: Calls of factories whose result wraps a closure that this analysis found.
         self._wrapping: list[FactoryCall] = []
         self._embedder = Embedder(self._express_inside)
         self._inside = False
@@ -317,7 +317,7 @@ class _Origin:
         return self.express(dict(table))
 
     def _script_global(self, value: Any) -> str:
-        """The name to which one statement of the running script binds this object, empty if there is none."""
+        """Return the name to which one statement of the running script binds this object, or an empty text."""
         main = vars(sys.modules["__main__"])
         names = [n for n, v in list(main.items()) if v is value and self._embedder.has_statement(n, main)]
         return min(names, default="")

@@ -198,7 +198,7 @@ def _variables() -> Iterator[tuple[str, str]]:
 
 
 def _variable(text: str) -> str:
-    """The name of the environment variable whose value is ``text``, empty if there is none."""
+    """Return the name of the environment variable whose value is ``text``, or an empty text."""
     return next((name for name, value in _variables() if value == text), "") if len(text) >= _SHORTEST else ""
 
 

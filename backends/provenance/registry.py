@@ -103,14 +103,14 @@ def is_registered(name: object, obj: Any) -> bool:
 
 
 def name_of(obj: Any) -> str:
-    """The registered name of ``obj``, empty if there is none."""
+    """Return the registered name of ``obj``, or an empty text."""
     from torch._dynamo.backends import registry
 
     return next((n for n, fn in registry._COMPILER_FNS.items() if fn is obj), "")
 
 
 def entry_point(name: str) -> EntryPoint | None:
-    """The entry point ``name`` of the group ``torch_dynamo_backends``, None if there is none."""
+    """Return the entry point ``name`` of the group ``torch_dynamo_backends``, or None if it does not exist."""
     return next(iter(entry_points(group=GROUP, name=name)), None)
 
 
@@ -126,11 +126,12 @@ def leaves_to(point: EntryPoint, module: str, obj: Any) -> bool:
 
 
 def registering_module(name: str, obj: Any) -> str | None:
-    """The loaded module whose import registers ``name``, which may be torch's own or the running script; else None.
+    """Return the loaded module whose import registers ``name``, or None. It may be torch's own, or the running
+    script.
 
-    Another module than that of the function may register the name, so this reads sources: that of the function's
-    module, then those of all modules that mention ``register_backend``. A registration inside a function does not
-    count, because an import does not run it.
+    Another module than the module of the function may register the name, so this reads sources: first of the
+    function's module, then of all modules that mention ``register_backend``. A registration inside a function does
+    not count, because an import does not run it.
     """
     hint = getattr(obj, "__module__", None)
     torch_own = [n for n in list(sys.modules) if n.startswith(("torch._dynamo.backends.", "torch._dynamo.repro."))]

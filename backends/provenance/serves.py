@@ -1,4 +1,4 @@
-"""What this installation can serve: its versions, its kinds of devices, and the backends that can be used.
+"""The capabilities of this installation: its versions, its kinds of devices, and the usable backends.
 
     python -m fxminify.backends.provenance.serves
 

@@ -63,17 +63,20 @@ class CopiedBackend:
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """How to load a backend.
+    """The description from which a backend is loaded.
 
-    ``target`` is an expression (`backends.provenance.expression`) for the argument of ``torch.compile(backend=...)``: a
-    registered name, or the backend itself. ``module`` is imported first, because it registers the name. torch's own
-    names need none, and torch itself finds the ``entry_point`` of an installed ``distribution``. ``how`` names the way
-    in one word: ``registered``, ``entry_point``, ``attribute``, ``partial``, ``aot_autograd``, ``instance``,
-    ``method``, ``factory``, ``source`` (embedded) or ``unknown``. ``search_path`` has directories of this machine,
-    which are never printed. ``variables`` are the names of environment variables that were set and that the backend
-    reads, ``environment`` has the values of those that may be printed, and ``required`` names those without a value of
-    which it is known that the failure needs them. ``problem`` says why the backend cannot be loaded elsewhere, or is
-    empty. ``copied`` is to be used where the factory that ``target`` calls makes another backend: see `ways`.
+    * ``target`` is an expression (`backends.provenance.expression`) for the argument of
+      ``torch.compile(backend=...)``: a registered name, or the backend itself.
+    * ``module`` is imported first, because it registers the name. torch's own names need no module, and torch
+      itself finds the ``entry_point`` of an installed ``distribution``.
+    * ``how`` names the way in one word: ``registered``, ``entry_point``, ``attribute``, ``partial``,
+      ``aot_autograd``, ``instance``, ``method``, ``factory``, ``source`` (embedded) or ``unknown``.
+    * ``search_path`` has directories of this machine, which are never printed.
+    * ``variables`` are the names of environment variables that were set and that the backend reads. ``environment``
+      has the values that may be printed. ``required`` names variables without a value that the failure certainly
+      needs.
+    * ``problem`` is the reason why the backend cannot be loaded elsewhere, or empty.
+    * ``copied`` is used if the factory that ``target`` calls makes another backend: see `ways`.
     """
 
     name: str = ""
@@ -236,12 +239,12 @@ class BackendSpec:
 
 
 def searches(directories: Iterable[str]) -> list[str]:
-    """What `extend_path` does, in lines for a person to agree to."""
+    """List the actions of `extend_path`, in lines for a person to agree to."""
     return [f"puts {directory} in front of sys.path" for directory in directories]
 
 
 def runs(source: EmbeddedSource, purpose: str) -> list[str]:
-    """What running embedded source runs: its lines, each behind a bar."""
+    """List the lines of embedded source that are run, each behind a bar."""
     lines = source.source.split("\n")
     return [f"runs {len(lines)} lines from {source.file or 'the program'} {purpose}:", *(f"| {line}" for line in lines)]
 

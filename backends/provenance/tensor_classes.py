@@ -23,10 +23,10 @@ Json = dict[str, Any]
 
 
 def imports_for(values: Iterable[object], source: EmbeddedSource | None = None) -> list[Json]:
-    """Register the classes of those tensors that have one of their own. Returns the imports that give them elsewhere.
+    """Register the tensor subclasses among the classes of ``values``. Return imports that restore them elsewhere.
 
-    A class that cannot be had elsewhere is not registered, so that tensors of it are refused. ``source`` is that of the
-    backend: a class in it is not copied twice.
+    A class that cannot be restored elsewhere is not registered, so that tensors of it are refused. ``source`` is
+    the embedded source of the backend: a class in it is not copied twice.
     """
     found: dict[str, Json] = {}
     classes = dict.fromkeys(type(v) for v in values if isinstance(v, torch.Tensor) and subclasses.has_own_class(v))
@@ -42,7 +42,7 @@ def imports_for(values: Iterable[object], source: EmbeddedSource | None = None) 
 
 
 def register(item: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
-    """Register the class of an import that was done. ``namespace`` is that of embedded source."""
+    """Register the class of a completed import. ``namespace`` is the namespace of the embedded source."""
     name = str(item["class"])
     if "module" in item:
         cls = attrgetter(name.removeprefix(f"{item['module']}."))(sys.modules[item["module"]])

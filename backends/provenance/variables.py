@@ -107,7 +107,7 @@ def named(script: str) -> list[str]:
 
 
 def sentence(names: Iterable[str]) -> str:
-    """The sentence of a script about ``names``, empty if there are none."""
+    """Return the sentence of a script about ``names``, or an empty text without names."""
     names = list(names)
     return f"{SENTENCE}{', '.join(names)}." if names else ""
 

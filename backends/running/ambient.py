@@ -83,7 +83,7 @@ def applied(
 ) -> Iterator[None]:
     """Apply the ambient state of ``context``, with its generators, inside the block; then restore the former one.
 
-    Raises `ValueError` if ``context`` is not valid, or has a setting that is none of this torch.
+    Raises `ValueError` if ``context`` is not valid, or has a setting that this torch does not have.
     """
     import torch
 

@@ -22,7 +22,7 @@ _DEFAULT = "0"
 
 
 def described() -> dict[str, Any]:
-    """The default group of this process as an import; a group of size 1 if there is none."""
+    """Describe the default group of this process as an import. Without one, describe a group of size 1."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):
@@ -44,9 +44,9 @@ def problems(gm: fx.GraphModule) -> list[str]:
 
 
 def communicates(gm: fx.GraphModule) -> str | None:
-    """The name of the first node of ``gm`` that communicates with other processes, None if there is none.
+    """Return the name of the first node of ``gm`` that communicates with other processes, or None.
 
-    A further run in this process would wait for a further run in those.
+    A further run in this process would wait for a further run in the other processes.
     """
     import torch.distributed as dist
 
@@ -56,7 +56,7 @@ def communicates(gm: fx.GraphModule) -> str | None:
 
 
 def _collectives(gm: fx.GraphModule) -> Iterator[fx.Node]:
-    """The nodes that call collectives, also those of subgraphs."""
+    """Yield the nodes that call collectives, including nodes of subgraphs."""
     import torch
 
     for module in gm.modules():

@@ -173,7 +173,7 @@ def _matching(folder: str, parts: Sequence[str]) -> Iterator[tuple[Path, int, fl
     try:
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if fnmatchcase(entry.name, parts[0])]
-    except OSError:  # there is none, or it may not be read
+    except OSError:  # it does not exist, or may not be read
         return
     for entry in found:
         with suppress(OSError):  # another process removed it

@@ -39,7 +39,7 @@ class NoConfinement(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How processes are confined here. ``bubblewrap`` is its program, empty where namespaces are made by ourselves."""
+    """A way to confine processes on this system. ``bubblewrap`` is its program, or empty for our own namespaces."""
 
     bubblewrap: str = ""
 
@@ -55,10 +55,10 @@ class Confinement:
     def command(
         self, command: Sequence[str], *, writable: Iterable[Path] = (), search_path: Iterable[str] = ()
     ) -> list[str]:
-        """The command line that runs ``command`` confined, in a directory that it sees.
+        """Return the command line that runs ``command`` confined, in a directory that it sees.
 
-        ``writable`` are directories of the driver. Those of ``search_path``, in which modules of a capture lie
-        (`fxminify.backends.provenance.access`), come back read-only.
+        ``writable`` are directories of the driver. The directories of ``search_path``, in which modules of a
+        capture lie (`fxminify.backends.provenance.access`), are visible read-only.
         """
         steps = plan([os.path.realpath(path) for path in writable], search_path)
         if not self.bubblewrap:
@@ -71,7 +71,7 @@ class Confinement:
         return [*words, "--", *command]
 
     def exit_code(self, code: int) -> int:
-        """The exit code of the command, negative for a signal, given that of the process that was started."""
+        """Return the exit code of the command, negative for a signal. ``code`` is the code of the started process."""
         return 128 - code if self.bubblewrap and code > 128 else code
 
 
@@ -84,7 +84,7 @@ def caches(folder: Path) -> dict[str, str]:
 
 
 def plan(writable: Iterable[str] = (), search_path: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """What to hide and what to bring back, as `namespaces` reads it: a path comes after those that contain it."""
+    """List the paths to hide and to show again, as `namespaces` reads it. A path follows the paths that contain it."""
     hidden = _hidden()
     trusted = _installation()
     named = [path for path in map(os.path.realpath, search_path) if not _is_secret(path)]
@@ -112,7 +112,7 @@ def _home() -> str:
 
 
 def _installation() -> list[str]:
-    """Where Python, the installed packages, this package, and its table of names are."""
+    """List the paths of Python, the installed packages, this package, and its table of names."""
     here = os.getcwd()
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     own = [
@@ -138,13 +138,13 @@ def _comes_back(path: str, hidden: set[str]) -> bool:
 
 
 def wanted(sandbox: bool) -> Confinement | None:
-    """How to confine a process where ``--sandbox`` was given. Raises `NoConfinement` where this system cannot."""
+    """Return the confinement if ``--sandbox`` was given, else None. Raises `NoConfinement` if this system has none."""
     return confinement() if sandbox else None
 
 
 @functools.cache
 def confinement() -> Confinement:
-    """How this system confines a process. Raises `NoConfinement` where it cannot; what is told here was tried."""
+    """Return a working way of this system to confine a process. Each way is tried first. Raises `NoConfinement`."""
     reasons = []
     program = shutil.which("bwrap")
     for way in ([Confinement(program)] if program else []) + [Confinement()]:
@@ -158,7 +158,7 @@ def confinement() -> Confinement:
 
 
 def _problem(way: Confinement) -> str:
-    """Why ``way`` does not work here, empty if it does."""
+    """Return why ``way`` does not work here, or an empty text if it works."""
     command = way.command([sys.executable, "-I", "-S", "-c", "import os; os.listdir('/dev'); open('/dev/null', 'wb')"])
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""What a node of a graph may do to its operands, as torch's schemas say.
+"""Side effects of the nodes of a graph on their operands, according to torch's schemas.
 
-`reads_only` is conservative: it is False for whatever is not known to leave its operands alone. Schemas of some
+`reads_only` is conservative: it is False unless the node is known to leave its operands unchanged. Schemas of some
 operators leave out what they write to (batch norm and its running statistics), so these count as writing.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-#: Namespaces whose schemas are believed. That of a custom operator may be wrong.
+#: Namespaces whose schemas are trusted. The schema of a custom operator may be wrong.
 _BELIEVED = ("aten", "prims")
 #: Parts of the names of operators whose schemas leave out what they write to.
 _SILENT = ("batch_norm", "instance_norm", "flatten_weight")

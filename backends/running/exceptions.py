@@ -61,7 +61,7 @@ def failure_of(exc: BaseException, phase: Phase, *, graphs: Iterable[Any] = ()) 
     except Exception:  # noqa: BLE001  variables of foreign code: without names the message is only masked less
         named = {}
     detail: dict[str, Any] = {"nodes": named} if named else {}
-    if inner.__traceback__ is None:  # nobody raised it here: it was read from a log, or came from another process
+    if inner.__traceback__ is None:  # it was not raised here: it was read from a log, or came from another process
         detail[UNTRACED] = True
     return Failure(
         kind=kind,
@@ -136,9 +136,11 @@ def exit_code(exc: SystemExit) -> int:
 
 
 def is_failure(exc: BaseException) -> bool:
-    """Whether ``exc``, raised by a backend, is a failure: an `Exception`, an exit, or a panic of another language.
+    """Return whether ``exc``, raised by a backend, is a failure: an `Exception`, an exit, or another language's
+    panic.
 
-    It is none if a person, a test runner, an event loop or a signal handler ends the run.
+    An exception with which a person, a test runner, an event loop or a signal handler ends the run is not a
+    failure.
     """
     if isinstance(exc, Exception):
         return True

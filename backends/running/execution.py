@@ -36,12 +36,15 @@ Perturbation = tuple[torch.Generator, int]
 class Run:
     """The results of one call.
 
-    ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs after the call. For every
-    output, ``aliases`` has the index of the input, and ``shared`` that of the first earlier output, in the same storage
-    (or None). ``gradients`` has an entry for every input, None for an input without a gradient; it is None if there was
-    no backward pass. ``random`` says that the call drew random numbers, ``generator`` is the state in which it left the
-    CPU's generator. ``overwritten`` are the inputs, by position, that it wrote to although they are shared with other
-    runs (`backends.running.shared`).
+    * ``outputs`` are the flattened results, ``structure`` their nesting, ``inputs`` the inputs after the call.
+    * For every output in the same storage as an input, ``aliases`` has the index of that input. For every output in
+      the same storage as an earlier output, ``shared`` has the index of the first one. Other entries are None.
+    * ``gradients`` has an entry for every input, None for an input without a gradient. It is None without a
+      backward pass.
+    * ``random`` is true if the call drew random numbers. ``generator`` is the state of the CPU's generator after
+      the call.
+    * ``overwritten`` are the positions of inputs that it wrote to although other runs share them
+      (`backends.running.shared`).
     """
 
     outputs: tuple[Any, ...]
@@ -116,7 +119,7 @@ def differentiable(value: Any) -> bool:
 
 @contextmanager
 def of_the_sum() -> Iterator[None]:
-    """Inside of this context gradients are those of the sum of all outputs, as a script may compute them."""
+    """Inside of this context, compute gradients of the sum of all outputs, as a script may do."""
     token = _SUMMED.set(True)
     try:
         yield
@@ -208,13 +211,15 @@ def copy_inputs(
     whole: bool = False,
     shared: Container[int] = (),
 ) -> list[Any]:
-    """``values`` with private copies of the tensors.
+    """Return ``values`` with private copies of the tensors.
 
-    The part of a storage that the tensors use is copied, or all of it if ``whole``, for ``as_strided``, which counts
-    from its start. ``wide`` converts floating and complex tensors to float64 and complex128. Then the seed ``noise``
-    changes every element by up to ``units`` units in the last place of its original dtype. Of ``shared`` storages
-    (`storage_of`) the tensors are new, and their memory is that of ``values``. A copy has the class and the attributes
-    of its tensor, unless it is ``wide``.
+    * The part of a storage that the tensors use is copied, or all of it if ``whole``, for ``as_strided``, which
+      counts from its start.
+    * ``wide`` converts floating and complex tensors to float64 and complex128.
+    * The seed ``noise`` then changes every element by up to ``units`` units in the last place of its original
+      dtype.
+    * Tensors in the ``shared`` storages (`storage_of`) become new tensors in the memory of ``values``.
+    * A copy has the class and the attributes of its tensor, unless it is ``wide``.
     """
     own = {id(v): v for v in values if subclasses.has_own_class(v)}
     if own:

@@ -1,7 +1,7 @@
-"""Reading files that foreign code may have put there: only ordinary ones, through no link, and not without end.
+"""Read files that foreign code may have written: only ordinary ones, through no link, and up to a limit.
 
-Foreign code writes to directories that the driver reads. What lies there under an expected name may be a link to a file
-of the user, or a pipe in which nobody ever writes.
+Foreign code writes to directories that the driver reads. A file with an expected name may be a link to a file of
+the user, or a pipe without a writer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long a process could have run, and had no processor: time that is no part of a hang.
+"""Measure how long a process was ready to run but had no processor. This time is not part of a hang.
 
-The kernel counts it for each thread (https://docs.kernel.org/scheduler/sched-stats.html). Where it does not, as outside
-of Linux, the time is 0. Nothing here imports torch.
+The kernel counts it for each thread (https://docs.kernel.org/scheduler/sched-stats.html). Without that count, as
+outside of Linux, the time is 0. Nothing here imports torch.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _LEFT_BY_AOT = (
     "aotautograd_guards", "fakify_first_call", "fw_metadata", "output_strides", "params_flat",
     "params_flat_unwrap_subclasses", "params_unwrapped_to_flat_index",
 )  # fmt: skip
-#: Versions of the shape environment, which are keys of its caches and of those of symbolic integers.
+#: Versions of the shape environment, which are keys of its caches and of the caches of symbolic integers.
 _VERSIONS = ("_version_counter", "_replacements_version_counter")
 
 

@@ -1,7 +1,7 @@
 """``python program.py ARCHITECTURE FAULT``: a model whose compilation meets the fault at its rarest operators.
 
-A fault that only shows in results is put where it changes them: not at a result that nobody reads, or of which only the
-sign matters.
+A fault that only shows in results is put where it changes them: not at a result that is never used, or of which
+only the sign matters.
 """
 
 import sys

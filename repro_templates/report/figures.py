@@ -1,4 +1,4 @@
-"""How far the results of a divergence are off, in figures for a table."""
+"""Figures for a table: the errors of the results of a divergence."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from .phrases import one_line
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How far one result is off: ``error`` is that of the compiled result against a float64 run, ``eager`` eager's
-    own; ``elements`` of ``of`` differ."""
+    """The error of one result.
+
+    ``error`` is the error of the compiled result against a float64 run, ``eager`` eager's own. ``elements`` of
+    ``of`` elements differ.
+    """
 
     where: str
     kind: str

@@ -30,8 +30,11 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class FailureRow:
-    """One failure in the list. Sizes are numbers of compute nodes; ``operators`` names what its smallest graph calls.
-    ``embedded`` if the report has it in full, ``has_script`` if that includes a script."""
+    """A failure in the list. Sizes are numbers of compute nodes.
+
+    ``operators`` are the operators that its smallest graph calls. ``embedded`` is true if the report has the
+    failure in full, ``has_script`` if that includes a script.
+    """
 
     id: int
     state: str
@@ -124,14 +127,14 @@ class Detail:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """What the boxes of the pictures look like, and what each look says."""
+        """Describe the looks of the boxes in the pictures."""
         there = {look for drawn in (self.before, self.after) if drawn is not None for look in drawn.looks}
         return [(look, text) for look, text in _LOOKS.items() if look in there]
 
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
-    """The content of the page. ``name`` is that of the index without its directory. ``notes`` say what was left out."""
+    """The content of the page. ``name`` is the name of the index without its directory. ``notes`` list omissions."""
 
     name: str
     groups: tuple[Group, ...]

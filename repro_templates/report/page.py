@@ -1,7 +1,8 @@
-"""What the HTML report and the pages of `minify serve` have in common: templates, filters, style, script, policy.
+"""Shared parts of the HTML report and the pages of `minify serve`: templates, filters, style, script, policy.
 
-Jinja escapes every text. Pictures and highlighted code are markup from modules of ours, which escape texts, too. Style
-and script stand in the page, and a Content-Security-Policy names them by their hashes, so nothing else can run.
+Jinja escapes every text. Pictures and highlighted code are markup from modules of ours, which escape texts, too.
+Style and script stand in the page, and a Content-Security-Policy names them by their hashes, so nothing else can
+run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Look:
 
 @cache
 def look(*names: str) -> Look:
-    """That of the files ``names`` among the templates, in this order."""
+    """Return the style and script of the template files ``names``, in this order."""
     texts = {name: _resource(name) for name in names}
     style = "".join(text for name, text in texts.items() if name.endswith(".css"))
     style = style.replace("/* graphs */", drawing.STYLE)

@@ -36,12 +36,12 @@ def prose(text: str) -> str:
 
 
 def markdown(text: str, length: int = 1000) -> str:
-    """One line of ``text`` in running Markdown, without mark-up, mentions or links."""
+    """Return one line of ``text`` in running Markdown, without mark-up, mentions or links."""
     return re.sub(r"([\\`*_\[\]<>|@#!~&])", r"\\\1", one_line(text, length))
 
 
 def code(text: str, length: int = 300) -> str:
-    """One line of ``text`` as inline code in Markdown, without mark-up, mentions or links."""
+    """Return one line of ``text`` as inline code in Markdown, without mark-up, mentions or links."""
     line = one_line(text, length)
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -76,9 +76,10 @@ def fits(case: Case, failure: Failure) -> bool:
 
 
 def title(case: Case, failure: Failure) -> str:
-    """One line for a list of issues: ``[inductor] torch.acosh: inf where eager is finite ...``.
+    """Return one line for a list of issues: ``[inductor] torch.acosh: inf where eager is finite ...``.
 
-    It has the operator of a graph of one. Few operators of a graph stand behind the error, where there is room.
+    For a graph that calls a single operator, it names the operator first. If a graph calls few operators, they
+    follow the error if there is room.
     """
     called = list(dict.fromkeys(_called(node) for node in case.graph.compute))
     what = called[0] if len(called) == 1 else ""  # which one of several is to blame is not known
@@ -123,7 +124,7 @@ def _short(failure: Failure) -> str:
 
 
 def summary(case: Case, failure: Failure, timeout: int) -> str:
-    """What is wrong, as a sentence of Markdown. The message of an error stands in the title and in the `log`."""
+    """Describe the failure as a sentence of Markdown. The message of an error is in the title and in the `log`."""
     name = code(str(case.backend.get("name", "")) or "the backend", 80)
     after = {Phase.BACKWARD: "in the backward pass", Phase.GUARDS: "while Dynamo makes guards"}.get(failure.phase, "")
     when = f" {after}" if after else ""
@@ -175,7 +176,9 @@ _MOST = 300
 
 
 def relevant(failure: Failure, most: int = 10) -> list[Frame]:
-    """The frames from the call of the backend to the one that raised, without those of torch and fxminify before it."""
+    """Return the frames from the call of the backend to the one that raised, without earlier frames of torch and
+    fxminify.
+    """
     frames = [f for f in failure.frames if not f.file.startswith(("fxminify/", "<frozen "))]
     calls = [i for i, f in enumerate(frames) if (f.file, f.function) in _CALLS_BACKEND]
     return frames[calls[-1] + 1 if calls and calls[-1] + 1 < len(frames) else 0 :][-most:]
@@ -200,7 +203,7 @@ def raised(failure: Failure) -> str:
 
 
 def exit_codes(failure: Failure) -> tuple[int, ...]:
-    """How a script with this failure ends."""
+    """Return the possible exit codes of a script with this failure."""
     if failure.kind is FailureKind.HANG:
         return (-int(signal.SIGALRM),)
     if failure.signal:

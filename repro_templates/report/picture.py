@@ -73,7 +73,9 @@ def picture(
 
 
 def _collect(graph: Graph, marks: Mapping[str, str], entries: list[_Entry], prefix: str = "") -> int:
-    """Append the nodes of ``graph``, those of a subgraph before its caller. Returns the index of the output."""
+    """Append the nodes of ``graph``, with the nodes of a subgraph before its caller. Return the index of the
+    output.
+    """
     known: dict[str, int] = {}
     ends: dict[str, int] = {}
     names = dict(zip(

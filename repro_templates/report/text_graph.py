@@ -37,7 +37,7 @@ MOST_LINE, MOST_TEXT = 2_000, 1_000_000
 
 
 def text_graph(graph: Graph, *, culprits: Collection[str] = (), ascii: bool = False) -> list[str]:
-    """The lines of the drawing, those of a subgraph below its name. Nodes in ``culprits`` are marked."""
+    """Return the lines of the drawing, with a subgraph below its name. Nodes in ``culprits`` are marked."""
     out: list[str] = []
     left = MOST_TEXT
     further = 0
@@ -113,12 +113,12 @@ def _late(graph: Graph) -> Iterator[Node]:
 
 
 def _running(held: Sequence[str | None]) -> list[bool]:
-    """Which of the lanes that are drawn have a value."""
+    """Return for each drawn lane whether it has a value."""
     return [name is not None for name in held[:MOST_LANES]]
 
 
 def _joints(reads: Collection[int], lane: int, before: Sequence[bool], after: Sequence[bool]) -> str:
-    """The line from the lanes ``reads`` to ``lane``, that of the next node."""
+    """Draw the line from the lanes ``reads`` to ``lane``, the lane of the next node."""
     ends = {*reads, lane}
     first, last = min(ends), max(ends)
     out = ""

@@ -173,9 +173,10 @@ class _Maker:
         ]
 
     def calls_before(self, call: Callable[[str], list[str]] | None = None) -> list[str]:
-        """The compiled function, and its calls with the inputs of earlier calls, each with its backward pass.
+        """Return the compiled function, and its calls with the inputs of earlier calls, each with its backward
+        pass.
 
-        ``call(arguments)`` are the lines of one call, by default those of `again`.
+        ``call(arguments)`` are the lines of one call, by default the lines of `again`.
         """
         call = self.again if call is None else call
         lines = [f"compiled = {self.compiled}"]
@@ -214,14 +215,17 @@ class _Maker:
         return self.within(lines, after or self.close(options, equal_nan=kind in NUMERIC))
 
     def attached(self, output: str) -> str:
-        """An assertion that an output requires a gradient where that of eager does."""
+        """Return an assertion that an output requires a gradient if the output of eager does."""
         place = "" if self.printed.single else f"[{output}]"
         same = f"actual{place}.requires_grad == expected{place}.requires_grad"
         return self.divergence("gradient", after=f"assert {same}, {string(MISSING_PREFIX)}")
 
     def close(self, options: str = "", what: str = "", *, equal_nan: bool = True) -> str:
-        """The comparison, on several lines if it is long. ``what`` is the end of the names that are compared. NaN
-        equals NaN only where eager gives one, so that the script does not suggest it where there is none."""
+        """Return the comparison, on several lines if it is long. ``what`` is the end of the names that are
+        compared.
+
+        NaN equals NaN only if eager computes one. Otherwise the script would suggest a NaN that does not occur.
+        """
         options += ", equal_nan=True" if equal_nan and self.nan else ""
         arguments = f"actual{what}, expected{what}{self.options}{options}{self.message}"
         line = f"torch.testing.assert_close({arguments})"
@@ -399,7 +403,7 @@ _BEFORE = (("device", "="), ("torch", ".", "device", "("), (".", "to", "("))
 
 
 def accelerator(case: Case) -> str:
-    """The only device of the case besides the CPU and ``meta``, empty if there are none or several."""
+    """Return the only device of the case besides the CPU and ``meta``. Empty if there are several or none."""
     found = {t.device for t in case.tensors} - {"cpu", "meta"}
     return found.pop() if len(found) == 1 else ""
 
@@ -423,7 +427,7 @@ def with_device(source: str, device: str) -> str:
     return "".join(lines)
 
 
-#: The memory, in GiB, of a script that runs out of memory, besides that of its inputs. torch itself needs one.
+#: The memory, in GiB, of a script that runs out of memory, without its inputs. torch itself needs one.
 MEMORY = 4
 
 

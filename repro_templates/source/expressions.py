@@ -16,7 +16,7 @@ from typing import Any
 from ...store.document.case import Value, tag
 from ...store.document.names import UnknownName, check_target, table
 
-#: Functions of `torch.nn.functional` that are those of C++, which Dynamo records by a private module.
+#: Functions of `torch.nn.functional` that are C++ functions. Dynamo records them by a private module.
 _OF_NN = frozenset(
     {"avg_pool2d", "avg_pool3d", "gelu", "linear", "one_hot", "scaled_dot_product_attention", "softplus", "softshrink"}
 )
@@ -107,7 +107,8 @@ def string(text: str) -> str:
 
 
 class Expressions:
-    """Prints values; ``lookup`` gives the source of a reference, ``constant`` that of a tensor inside a graph.
+    """Prints values. ``lookup`` gives the source of a reference, ``constant`` the source of a tensor inside a
+    graph.
 
     With ``lowered`` the code is traced again by AOTAutograd, which makes ``aten.amax`` of ``torch.amax``: then the
     operator prints as the function.

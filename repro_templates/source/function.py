@@ -47,7 +47,7 @@ _CONTEXTS = {
         ("mode",),
     ),
 }
-#: How often the nodes of a graph may read values: a script with more is a file of many megabytes that nobody can read.
+#: How often the nodes of a graph may read values. With more, the script would be an unreadable file of many megabytes.
 MOST_READS = 200_000
 _DTYPES = {"bool": "b8", "bfloat16": "bf16"}
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:\[\w+\])?\Z|\d+\Z|\d+\.\d+\Z")
@@ -87,10 +87,10 @@ def is_lowered(case: Case) -> bool:
 def print_graph(
     case: Case, name: str = "forward", *, reserved: Collection[str] = (), public: bool = True
 ) -> PrintedGraph:
-    """The graph of ``case`` as a function ``name``, or one like it where that is among the ``reserved`` names.
+    """Print the graph of ``case`` as a function ``name``, or a similar name if it is ``reserved``.
 
-    With ``public`` control flow is that of programs (`torch.cond`), else the operators that Dynamo records. Raises
-    `Unprintable`, naming the node, or for a graph that reads values more than `MOST_READS` times.
+    With ``public``, control flow prints as programs write it (`torch.cond`), else as the operators that Dynamo
+    records. Raises `Unprintable`, naming the node, or for a graph that reads values more than `MOST_READS` times.
     """
     if (reads := _reads(case.graph)) > MOST_READS:
         raise Unprintable(f"its nodes read values {reads:,} times, and at most {MOST_READS:,} are printed")
@@ -156,9 +156,9 @@ class _Module:
 
 
 class _Function:
-    """One graph on its way to the text of one function, at module level or inside the function ``outer``.
+    """A graph on its way to the text of one function, at module level or inside the function ``outer``.
 
-    ``given`` has what stands for those placeholders that are no parameters: names of the function around it.
+    ``given`` maps placeholders that are not parameters to names of the function around it.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class _Function:
         return "dtype" in node.meta or self.last_read[self.names[node.name]] <= position
 
     def bind(self, node: Node, text: str) -> None:
-        """``text`` stands for the value of ``node``, perhaps for that of others, too."""
+        """Bind the value of ``node`` to ``text``, which may also stand for other values."""
         self.names[node.name] = text
         self.last_read[text] = max(self.last_read.get(text, 0), self.last_use.get(node.name, 0))
 
@@ -388,7 +388,7 @@ def shape_text(node: Node) -> str:
 
 
 def _reads(graph: Graph) -> int:
-    """How often nodes of ``graph`` and of the graphs in it read a value."""
+    """Count how often nodes of ``graph`` and of the graphs in it read a value."""
     within = sum(_reads(attr["graph"]) for attr in graph.attrs.values() if "graph" in attr)
     return within + sum(len(node.inputs) for node in graph.nodes)
 

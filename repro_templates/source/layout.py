@@ -2,7 +2,7 @@
 
 A call or tuple that does not fit is broken between its arguments, and so is an argument that does not fit into a line.
 A string is not broken, so a line with a long one may be longer. `spaced` changes the blank lines between top-level
-statements to those of a formatter.
+statements to match a formatter.
 """
 
 from __future__ import annotations
@@ -117,8 +117,10 @@ def block(items: Sequence[str], indent: str, width: int = WIDTH) -> str:
 
 
 def _broken(item: str, indent: str, width: int, used: int = 0) -> str:
-    """The argument ``item``, or if it does not fit into a line and is a tuple, a list, a dict or a call, that over
-    several lines. The line has ``used`` columns already, by default those of ``indent``."""
+    """Return the argument ``item``, over several lines if it is too long and is a tuple, a list, a dict or a call.
+
+    The line has ``used`` columns already, by default the columns of ``indent``.
+    """
     if (used or len(indent)) + len(item) + 1 <= width or "\n" in item:
         return item
     try:
@@ -134,7 +136,7 @@ def _broken(item: str, indent: str, width: int, used: int = 0) -> str:
     node = given.value if isinstance(given, ast.keyword) else given
     if not isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Call) or not (inner := _items(node)):
         return item
-    columns = text.encode()  # those of ast are bytes
+    columns = text.encode()  # ast counts columns in bytes
     head = columns[len("_(") : node.func.end_col_offset if isinstance(node, ast.Call) else node.col_offset].decode()
     opening, closing = _BRACKETS.get(type(node), ("(", ")"))
     inside = block([columns[first.col_offset : last.end_col_offset].decode() for first, last in inner], indent, width)

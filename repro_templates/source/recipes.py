@@ -21,10 +21,10 @@ _ARANGE = FLOATS | {"int64", "int32", "int16", "int8", "uint8"}
 
 
 def recipes(spec: TensorSpec, data: bytes) -> list[TensorSpec]:
-    """Generated tensors like ``spec``, whose storage has ``data``, the simplest first.
+    """Propose generated tensors like ``spec``, whose storage has ``data``, the simplest first.
 
-    Shape, dtype, strides (unless elements overlap) and autograd state stay. Integer bounds are those of the real
-    values, so an index stays in range. A tensor that is one constant has its exact value proposed first.
+    Shape, dtype, strides (unless elements overlap) and autograd state stay. Integer bounds come from the real
+    values, so an index stays in range. For a constant tensor, its exact value is proposed first.
     """
     if not is_numeric(spec.dtype) or spec.layout != "strided" or spec.parts or spec.extra or spec.storage is None:
         return []

@@ -6,7 +6,7 @@ import psutil
 
 
 def alive(pid: int) -> bool:
-    """Whether process ``pid`` has not ended; one that nobody has waited for yet has."""
+    """Return whether process ``pid`` runs. A zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

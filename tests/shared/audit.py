@@ -1,9 +1,9 @@
-"""What the audit of operators does, and the command that lists what is wrong: ``python tests/shared/audit.py``.
+"""The audit of operators, and the command that lists its findings: ``python tests/shared/audit.py``.
 
-Calls come from torch's operator database. Each becomes a graph of one node, decomposed as AOTAutograd would, and runs
-the way a graph of a user does: on ONNX Runtime where it may, else as an island. The command runs every operator without
-the lists in `fxminify.backends.shipped.onnxrt.partition` and prints what they have to hold; it takes a quarter of an
-hour.
+Calls come from torch's operator database. Each becomes a graph of one node, decomposed as AOTAutograd would, and
+runs like a graph of a user: on ONNX Runtime if possible, else as an island. The command runs every operator without
+the lists in `fxminify.backends.shipped.onnxrt.partition` and prints what they must contain; it takes a quarter of
+an hour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
 
 def graph_of(op: Any, args: Any, kwargs: Any, table: dict[Any, Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
-    """One call as an ATen graph of its tensors, and these."""
+    """Return a call as an ATen graph of its tensors, and the tensors."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
@@ -37,7 +37,7 @@ def graph_of(op: Any, args: Any, kwargs: Any, table: dict[Any, Any]) -> tuple[to
 
 
 def difference(actual: Any, expected: Any) -> str:
-    """How a result differs from eager's; nothing where it does not. None stands for what nobody asked for."""
+    """Describe the difference of a result to eager's, or return an empty text. None is an unrequested result."""
     if not isinstance(expected, torch.Tensor):
         return "" if actual is None or actual == expected else f"{actual} for {expected}"
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
@@ -68,7 +68,7 @@ def everything(names: list[str] | None = None) -> dict[Any, list[Call]]:
 
 
 def unlisted(names: list[str] | None = None) -> dict[str, str]:
-    """What goes wrong without the lists, whole as torchlib has it."""
+    """Audit the operators without the lists and without decompositions. Return the failures by operator."""
     calls = everything(names)
     listed, when = dict(partition.WRONG), dict(partition.WRONG_WHEN)
     partition.WRONG.clear()

@@ -1,4 +1,4 @@
-"""Graphs as large as a document may hold, of shapes that ask much of whoever prints, draws or reads them."""
+"""Graphs as large as a document may hold, of shapes that are expensive to print, draw or read."""
 
 from __future__ import annotations
 

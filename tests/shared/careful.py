@@ -1,4 +1,4 @@
-"""What may stand in a file that is handed out: checks of scripts, notebooks and Markdown that came from anywhere."""
+"""Checks of files for other people: scripts, notebooks and Markdown from any capture must contain nothing harmful."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 
-#: Modules that a script imports besides that of its backend.
+#: Modules that a script imports besides the module of its backend.
 MODULES = {
     "torch", "math", "operator", "signal", "pathlib", "os", "sys", "functools", "pytest", "subprocess", "tempfile",
     "venv", "safetensors", "re", "resource",
@@ -36,7 +36,7 @@ DRIVERS = {"subprocess.run", "re.sub", "tempfile.TemporaryDirectory", "venv.crea
 
 
 def faults(text: str, *, modules: frozenset[str] = frozenset(), driver: bool = False) -> Iterator[str]:
-    """What is wrong with a script."""
+    """Yield the faults of a script."""
     if any(not (" " <= c <= "~" or c == "\n") for c in text):
         yield "a character that is not printable ASCII"
     tree = ast.parse(text)
@@ -86,7 +86,7 @@ FOLDING = ("<details><summary>Under other backends</summary>", "</details>")
 
 
 def markdown_faults(text: str) -> Iterator[str]:
-    """What a reader would be shown that the author of a report did not write: mark-up, links, mentions."""
+    """Yield parts that the author of a report did not write and a reader would see: mark-up, links, mentions."""
     if any(not (" " <= c <= "~" or c == "\n") for c in text):
         yield "a character that is not printable ASCII"
     fence = ""

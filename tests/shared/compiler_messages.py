@@ -24,7 +24,7 @@ _HOLE = re.compile(r"@\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """One bug of a compiler, and what it printed in each run."""
+    """A bug of a compiler, and its printed text in each run."""
 
     compiler: str
     name: str
@@ -34,7 +34,7 @@ class Bug:
 
 
 def bugs() -> list[Bug]:
-    """All bugs of the corpus. The name of a compiler is that of its file up to a ``-``."""
+    """Return all bugs of the corpus. The name of a compiler is the name of its file up to a ``-``."""
     return [bug for path in sorted(MESSAGES.glob("*.toml")) for bug in _read(path)]
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: the command itself, as a user types it, and a folder to work in."""
+"""Shared parts of the tests of the command line: the command itself, as a user types it, and a folder to work in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Desk:
             shutil.copy(program, path)
 
     def environment(self, **changes: str) -> dict[str, str]:
-        """That of a user with a home and a key of their own."""
+        """Return the environment of a user with a separate home and key."""
         inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COLUMNS")}
         return {**inherited, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(self.path / "state"), **changes}
 
@@ -58,7 +58,7 @@ class Desk:
         return invoke(self.path, *args)
 
     def json(self, *args: object, **changes: str) -> Any:
-        """What ``minify args --json`` prints. A verb of `READING` runs in this process."""
+        """Return the parsed output of ``minify args --json``. A verb of `READING` runs in this process."""
         quick = args[0] in READING and not changes
         done = self.invoke(*args, "--json") if quick else self.minify(*args, "--json", **changes)
         assert done.stdout, done.stderr

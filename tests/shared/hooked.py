@@ -1,4 +1,4 @@
-"""What the tests of the hook share: a model, backends that fail, and what is in the index afterwards."""
+"""Shared parts of the tests of the hook: a model, failing backends, and the content of the index afterwards."""
 
 from __future__ import annotations
 

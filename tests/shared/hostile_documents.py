@@ -1,6 +1,6 @@
 """Documents that mean harm, and small ones that do not, for the tests of everything that reads documents.
 
-The cases are those of a survey of what torch.fx, torch and json let through: FX pastes placeholder targets, method
+The cases come from a survey of documents that torch.fx, torch and json accept: FX pastes placeholder targets, method
 names and attribute paths into Python text; a storage grows to fit a shape; a stride of 0 makes petabytes of a byte.
 """
 
@@ -206,7 +206,7 @@ REFUSED: dict[str, Json] = {
     "unhashable member": value({"set": [[1]]}),
     "pair of three": value({"dict": [[1, 2, 3]]}),
     "lone surrogate": value("\ud800"),
-    "bytes that are none": value({"bytes": "0x41"}),
+    "bytes that are not base64": value({"bytes": "0x41"}),
     "no output": document([X]),
     "output in the middle": document([OUT | {"args": [1]}, X]),
     "two outputs": document([X, OUT | {"name": "o"}, OUT]),

@@ -33,7 +33,7 @@ from click.testing import CliRunner
 MOST_SECONDS, MOST_MEMORY = 20.0, 2 << 30
 #: The exit codes that `minify --help` names and that a verb ends with by itself.
 EXIT_CODES = (0, 1, 2, 3)
-#: Those of ``pytest``: all skipped, an error while collecting (also where one file is named and is no index), no tests.
+#: Exit codes of ``pytest``: all skipped, an error while collecting (also if the one given file is no index), no tests.
 PYTEST_CODES = (0, 2, 4, 5)
 #: Every verb that reads, or would run something and asks before that. ``DB`` is the file, ``ID`` a failure in it.
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -64,7 +64,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class NotAllowed(BaseException):
-    """What a trial did and may not; no handler for `Exception` takes it."""
+    """A forbidden action of a trial. Handlers for `Exception` do not catch it."""
 
 
 class Watch:
@@ -264,7 +264,7 @@ def suites(db: Path, watch: Watch, seed: int, count: int) -> dict[str, Any]:
 
 
 def _command(runner: CliRunner, main: Any, arguments: Sequence[str], watch: Watch) -> tuple[str, object]:
-    """What is wrong with how the command ended, empty where nothing is, and its exit code."""
+    """Return the fault in how the command ended, or an empty text, and its exit code."""
     watch.seen.clear()
     try:
         with limited(3 * MOST_SECONDS if "--bundle" in arguments else MOST_SECONDS):  # which has every format

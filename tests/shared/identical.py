@@ -1,4 +1,4 @@
-"""What "the same" means for a round trip: the same bits, places and autograd state, or the first difference."""
+"""Equality of a round trip: the same bits, places and autograd state, or the first difference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import fx
 
 
 def difference(a: Any, b: Any, where: str = "value") -> str | None:
-    """The first difference between two values, None where there is none."""
+    """Return the first difference between two values, or None if they are identical."""
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
         return _tensor_difference(a, b, where)
     if type(a) is not type(b):
@@ -97,7 +97,7 @@ def _dense(t: torch.Tensor) -> torch.Tensor:
 
 
 def places(tensors: list[torch.Tensor]) -> list[Any]:
-    """Which tensors share a storage, how far apart they begin there, and which are one object."""
+    """Return the tensors that share a storage, the distances of their beginnings, and the identical objects."""
     dense = [t for t in tensors if t.layout is torch.strided and not t.is_quantized and t.device.type != "meta"]
     out = []
     for i, a in enumerate(dense):

@@ -116,7 +116,7 @@ class Held(dict[str, bytes]):
 
 
 def proposed(row: Pass, view: GraphView, step: int) -> Proposal | None:
-    """What a pass that removes or replaces nodes proposes."""
+    """Return the proposal of a pass that removes or replaces nodes."""
     choices = row.propose(view, step)
     assert choices is None or isinstance(choices, Proposal)
     return choices

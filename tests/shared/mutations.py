@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 Json = dict[str, Any]
-#: A module that lies beside the files of a trial. Whoever imports it leaves a mark.
+#: A module that lies beside the files of a trial. Importing it leaves a mark.
 STRANGER = "a_module_of_a_stranger"
 
 #: Names that lead to code, as a target, a module, an option or a setting may have them.
@@ -302,7 +302,7 @@ def _document(draw: Random, path: Path) -> None:
 
 
 def _blob(draw: Random, path: Path) -> None:
-    """Change a storage or a document, or what is said of it."""
+    """Change a storage or a document, or its row."""
     with closing(_open(path)) as connection, suppress(sqlite3.Error):
         table = draw.choice(["blobs", "documents", "document_blobs"])
         change = draw.choice(["data = x'00'", "data = zeroblob(9)", "size = size + 1", "size = 99999999999999",

@@ -74,7 +74,9 @@ def pooled(url: str) -> Iterator[str]:
 
 @pytest.fixture(params=["file", pytest.param("url", marks=pytest.mark.server)])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where an index is to be made: in a file, and in an empty database. The state of the user is that of the test."""
+    """Return the place of a new index: in a file, and in an empty database. The user's state is a folder of the
+    test.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return str(tmp_path / "repro.db") if request.param == "file" else str(request.getfixturevalue("url"))
 

@@ -62,7 +62,7 @@ def blocks(path: Path) -> list[Block]:
 
 
 def language(text: str) -> str:
-    """What an indented block is written in."""
+    """Guess the language of an indented block."""
     lines = [line for line in text.splitlines() if line.strip()]
     if lines[0].startswith("$ ") or all(COMMAND.match(line) for line in lines):
         return "shell"
@@ -94,7 +94,7 @@ def commands(block: Block) -> list[Command]:
     return found
 
 
-#: The tests that run what stands in blocks which nobody types in the order of their document, by document, heading
+#: The tests that run blocks which are not typed in the order of their document, by document, heading
 #: (any: ``*``) and language.
 RUN_BY = {
     ("README.md", "fxminify", "shell"): "test_the_example_of_the_readme",
@@ -149,7 +149,7 @@ ON_A_SERVER = "postgresql+psycopg://user@host/failures"
 
 
 def treated(block: Block) -> list[str]:
-    """How a block is kept true: by the tests of `RUN_BY` and `COMPARED_BY`, or ``in order``."""
+    """List the ways in which a block is kept true: by the tests of `RUN_BY` and `COMPARED_BY`, or ``in order``."""
     keys = [(block.document, heading, block.language) for heading in (block.heading, "*")]
     return [table[key] for table in (RUN_BY, COMPARED_BY) for key in keys if key in table] or ["in order"]
 

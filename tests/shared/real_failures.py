@@ -38,7 +38,7 @@ def constants(name: str) -> dict[str, Any]:
 
 
 def why_gone(name: str) -> str:
-    """Why the program no longer fails with the torch that is installed; empty where it does."""
+    """Return why the program no longer fails with the installed torch, or an empty text if it does."""
     here = order(metadata.version("torch"))
     for why, since in (("torch mended it in", MENDED), ("eager refuses it, too, since torch", REFUSED)):
         if name in since and here >= order(since[name]):

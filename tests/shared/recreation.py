@@ -1,4 +1,4 @@
-"""What the tests of backends share: Python in a process of its own, and a running script."""
+"""Shared parts of the tests of backends: Python in a process of its own, and a running script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers reply, and workers that start no process and reply at once what a test says."""
+"""Replies of workers, and workers that start no process and reply at once as a test defines."""
 
 import os
 from concurrent.futures import Future
@@ -62,7 +62,7 @@ class Scripted(Workers):
         return future
 
     def replace_workers(self) -> None:
-        """There are none."""
+        """Do nothing: no worker exists."""
 
     def has_imported(self, module: str) -> bool:
         return False

@@ -33,7 +33,7 @@ FAILURE = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE)
 
 @dataclass
 class Outcome:
-    """What became of one graph: the level at which it is stored, or why it is not, and what came back otherwise."""
+    """The result of a graph: the level at which it is stored, or why it is not, and the differences after loading."""
 
     level: str = ""
     refused: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ def there_and_back(gm: fx.GraphModule, arguments: list[Any], folder: Path) -> Ou
 
 
 def as_source(case: Case, blobs: dict[str, bytes], folder: Path, expected: list[Any]) -> tuple[str, str]:
-    """Why the case cannot be printed, and how what its source computes differs."""
+    """Return why the case cannot be printed, and how the results of its source differ."""
     try:
         source = print_graph(case)
         constants = {c.name: c.tensor for c in source.constants}

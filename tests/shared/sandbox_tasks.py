@@ -35,7 +35,7 @@ def leave(argument: Json, scratch: Scratch, mark: Mark) -> None:
 
 
 def hang(argument: Json, scratch: Scratch, mark: Mark) -> None:
-    """Hangs in C, with the GIL held by nobody, after starting a child in the group and one that left it."""
+    """Hang in C without the GIL, after starting a child in the group and one that left it."""
     mark("compile")
     pids = [subprocess.Popen(["sleep", "600"], start_new_session=new).pid for new in (False, True)]
     (scratch.root / "pids").write_text(" ".join(map(str, pids)))
@@ -93,7 +93,7 @@ def hog(argument: Json, scratch: Scratch, mark: Mark) -> None:
 
 
 def grab(argument: Json, scratch: Scratch, mark: Mark) -> Json:
-    """One allocation beyond any cap: fails at once, by the resource limit."""
+    """Allocate more than any cap: this fails at once, by the resource limit."""
     try:
         bytearray(argument["bytes"])
     except MemoryError:

@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def detail(self) -> str:
-        """The sentence of an answer that is none."""
+        """The sentence of an error answer."""
         assert list(self.json) == ["detail"], self.body
         return str(self.json["detail"])
 
@@ -93,7 +93,7 @@ class Served:
         return self.post("/captures", body, Idempotency_Key=key or uuid.uuid4().hex, **headers)
 
     def left(self) -> list[str]:
-        """What uploads have left in the folder."""
+        """List the files that uploads have left in the folder."""
         return [path.name for path in self.folder.rglob("*")]
 
 

@@ -74,14 +74,14 @@ def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checke
         name, claim = named(feature), feature["claim"]
         false = []
         if claim == "does not matter" and _any(truth.get("matters", ()), name):
-            false.append(f"{name} matters, and is said not to")
+            false.append(f"{name} matters, and the report denies it")
         if claim in ("matters", "fails in another way") and _any(truth.get("free", ()), name):
             said = [f"{a['value']} {a['outcome']} {a['said']}".strip() for a in feature["answers"]]
-            false.append(f"{name} does not matter, and is said to: {'; '.join(said)}")
+            false.append(f"{name} does not matter, and the report says so: {'; '.join(said)}")
         for outcome, key, verb in (("pass", "fails", "passes"), ("same", "passes", "fails")):
             values = {v for pattern, vs in truth.get(key, {}).items() if re.search(pattern, name) for v in vs}
             wrong = [a["value"] for a in feature["answers"] if a["outcome"] == outcome and a["value"] in values]
-            false += [f"{name}: {value} is said to be one that {verb}" for value in wrong]
+            false += [f"{name}: the report lists {value} as one that {verb}" for value in wrong]
         out += Checked(1 + len(feature["answers"]), false)
     features = (found.get("explanation") or {}).get("features", ())
     matter = [named(feature) for feature in features if feature["claim"] == "matters"]
@@ -95,14 +95,14 @@ def named(feature: Mapping[str, Any]) -> str:
 
 
 def about_the_rest(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checked:
-    """Check what is said of the captured graph without the culprit, and of the layers."""
+    """Check the report about the captured graph without the culprit, and about the layers."""
     out = Checked()
     if "rest" in found and "rest" in truth:
         said = found["rest"].startswith(truth["rest"])
         out += Checked(1, [] if said else [f"of the rest it says: {found['rest']}"])
     if (ablation := found.get("ablation")) and "layer" in truth:
         said = truth["layer"] in ablation["enters"]
-        out += Checked(1, [] if said else [f"it enters in {truth['layer']}, and is said to in {ablation['enters']}"])
+        out += Checked(1, [] if said else [f"it enters in {truth['layer']}, and the report says {ablation['enters']}"])
     return out
 
 

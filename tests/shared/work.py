@@ -1,4 +1,4 @@
-"""How much work a call is, counted in lines of Python, which no load of the machine changes."""
+"""Measure the work of a call in lines of Python, independent of the load of the machine."""
 
 import sys
 from types import FrameType
