@@ -55,14 +55,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext fxminify`` calls."""
+    """Load the magics. IPython calls this for ``%load_ext fxminify``."""
     from .minifier.commands.magics import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What ``%unload_ext fxminify`` calls."""
+    """Unload the magics. IPython calls this for ``%unload_ext fxminify``."""
     from .minifier.commands.magics import unload
 
     unload(shell)

@@ -47,7 +47,7 @@ class CompilerCache:
 
 
 class BackendAdapter:
-    """What one backend, or a family of backends, adds. Each default adds nothing: a subclass sets what it has.
+    """The additions of one backend, or a family of backends. Each default adds nothing: a subclass sets its own.
 
     The instance is registered: ``my_compiler = "my_package.adapter:adapter"`` under ``fxminify.backends``.
     """
@@ -143,7 +143,7 @@ def fails_on_purpose(backend: object) -> bool:
 
 
 def adapter_of(backend: object) -> BackendAdapter:
-    """The adapter of the backend that is registered as ``backend``; one that adds nothing where there is none."""
+    """Return the adapter of the backend that is registered as ``backend``, or an adapter that adds nothing."""
     return next((a for a in adapters().values() if backend in a.backends), _NONE)
 
 

@@ -31,7 +31,7 @@ _HOME = re.compile(r"^(?:file://)?(?:/home|/Users|/root|/var/home|[A-Za-z]:\\{1,
 #: What stands for a directory.
 _NEUTRAL = re.compile(r"(?:/masked|/home/user)(?:/|$)")
 _PACKAGES = re.compile(r"^.*?[/\\](?:site|dist)-packages[/\\](.+)$")
-#: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are none.
+#: A single part is a path only if it is a usual directory; ``/2`` and ``and/or`` are not.
 _SINGLE = re.compile(r"^/(?:home|root|tmp|usr|var|opt|mnt|etc|data|srv)/?$")
 _SETTING = re.compile(r"(?m)^os\.environ\[.*$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
@@ -175,7 +175,7 @@ def _is_address(text: str) -> bool:
 
 
 def _is_host(match: re.Match[str]) -> bool:
-    """Whether a word before a colon and a number is the name of a host, and not that of a file or a module."""
+    """Return whether a word before a colon and a number is a host name, and not the name of a file or a module."""
     labels = match[0].lower().split(".")
     if match.string.endswith("://", 0, match.start()):
         return labels != ["localhost"]

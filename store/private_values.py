@@ -1,9 +1,9 @@
-"""What must not leave a machine, known by value: the names of its user and host, the home directory, the environment.
+"""Private values of this user and machine: names of user and host, the home directory, the environment.
 
-`here` has these values of this process. They are masked in text that is only read, so that it is the same whoever
-captured it, and files that are handed out are searched for them. Which values are too short or too common for that is
-decided here alone: masking must not change the name of an operator or half of a message. ``docs/security.md`` states
-the rule.
+`here` has these values of this process. They are masked in text that is only read, so that the text is the same for
+every user who captures it. Files for other people are searched for them. This module alone decides which values are
+too short or too common: masking must not change the name of an operator or half of a message. ``docs/security.md``
+states the rule.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PrivateValue:
-    """One text to mask. ``what`` says in a sentence what it is, and does not repeat it."""
+    """A text to mask. ``what`` describes it in a sentence, without repeating it."""
 
     text: str
     what: str
@@ -150,17 +150,17 @@ class PrivateValues:
         return path if inside is None else f"~{path[len(inside) :]}"
 
     def besides(self, variable: str) -> PrivateValues:
-        """These values without that of the environment variable ``variable``."""
+        """Return these values without the value of the environment variable ``variable``."""
         return PrivateValues(tuple(value for value in self.values if value.what != f"{_OF_VARIABLE}{variable}"))
 
     def found(self, text: str) -> list[str]:
-        """What of these values is in ``text``, each once, without repeating it."""
+        """Describe the values that ``text`` contains, each once, without repeating it."""
         if (pattern := self._pattern(text)) is None:
             return []
         return list(dict.fromkeys(self._known[match[0].lower()].what for match in pattern.finditer(text)))
 
     def described(self) -> str:
-        """What is looked for, in words."""
+        """Describe the values in words."""
         facts = list(dict.fromkeys(value.what for value in self.values))
         named = [what for what in facts if not what.startswith(_OF_VARIABLE)]
         number = len(facts) - len(named)
@@ -184,10 +184,10 @@ _OF_VARIABLE = "the value of the environment variable "
 
 
 def here() -> PrivateValues:
-    """The values of this process, with those of the environment in which it began.
+    """Return the values of this process, including the environment in which it began.
 
-    A page asks some hundred times. So the environment, which may have changed meanwhile, is compared in the form in
-    which CPython keeps it, where that is so, and is not decoded each time.
+    A page calls this some hundred times. So the environment, which may have changed meanwhile, is compared in the
+    form in which CPython keeps it, if that is available, and is not decoded each time.
     """
     raw = getattr(os.environ, "_data", None)
     if _last and raw == _last[0][0] and _last[0][1] == _AT_START:

@@ -67,7 +67,7 @@ def masked_json(value: Any, mask: Mask) -> Any:
 
 
 def masked_provenance(provenance: Json, mask: Mask) -> Json:
-    """Where a capture comes from, masked. The name of the backend is code."""
+    """Return the provenance of a capture, masked. The name of the backend is code, and stays."""
     return {key: value if key == "backend" else masked_json(value, mask) for key, value in provenance.items()}
 
 

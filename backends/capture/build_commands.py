@@ -1,7 +1,8 @@
-"""How the start-up file of `startup` gets into a wheel and into an editable installation.
+"""Install the start-up file of `startup` in a wheel and in an editable installation.
 
-setuptools installs packages and their data; a file beside the packages is for the commands here, which `pyproject.toml`
-names. They run while a wheel is built, where the package cannot be imported: `pyproject.toml` says where this file is.
+setuptools installs packages and their data; a file beside the packages is for the commands here, which
+`pyproject.toml` names. They run while a wheel is built, where the package cannot be imported: `pyproject.toml` says
+where this file is.
 """
 
 from __future__ import annotations

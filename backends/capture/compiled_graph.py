@@ -1,9 +1,9 @@
-"""One compiled graph in the user's program: the inputs and failures of its calls.
+"""A compiled graph in the user's program: the inputs and failures of its calls.
 
-The callable that a backend returned is wrapped. A failure at run time, or later in the backward pass, is captured with
-the inputs of the call that failed. The first two calls are observed in detail: which inputs are written to, whether
-random numbers are drawn, where the backend's own nodes are in the autograd graph, and how long the call takes. From
-this follows what later calls copy and follow, so that the cost stays under one percent of a call.
+The callable that a backend returned is wrapped. A failure at run time, or later in the backward pass, is captured
+with the inputs of the call that failed. The first two calls are observed in detail: which inputs are written to,
+whether random numbers are drawn, where the backend's own nodes are in the autograd graph, and how long the call
+takes. From this follows what later calls copy and follow, so that the cost stays under one percent of a call.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BUILTIN_NODE = re.compile(r"^(\w+Backwards?\d*|CopySlices|torch::autograd::\w+|
 
 @dataclass(slots=True)
 class CompiledCall:
-    """One call: its arguments, and copies of those that may change."""
+    """A call: its arguments, and copies of the ones that may change."""
 
     args: Sequence[Any]
     inputs: KeptInputs | None
@@ -125,7 +125,7 @@ class CompiledGraph:
         )  # fmt: skip
 
     def calls(self) -> int:
-        """How often the compiled graph was called until now, at least 1."""
+        """The number of calls of the compiled graph until now, at least 1."""
         return min(max(self.invoked, 1), MOST_CALLS)
 
     def failed(self, exc: BaseException, call: CompiledCall, phase: Phase) -> None:

@@ -106,7 +106,7 @@ def watched(facts: Facts, *, checks: bool, ended: str) -> str:
 
 
 def unchecked(facts: Facts) -> str:
-    """Return the sentence about calls that could not be compared with eager, empty if there are none."""
+    """Return the sentence about calls that could not be compared with eager. Empty without such calls."""
     if not facts.unchecked:
         return ""
     others = len(facts.unchecked) - 1

@@ -32,12 +32,15 @@ CHECKPOINTS = "checkpoints"
 
 
 class NotForeign(StoreError):
-    """The file is none of PyTorch's scripts; the message says why and what to type."""
+    """The file is not one of PyTorch's scripts; the message says why and what to type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What a script says before it runs, and the digest of its bytes. ``accuracy``: its failure is wrong numbers."""
+    """The contents of a script, read before it runs, and the digest of its bytes.
+
+    ``accuracy``: its failure is wrong numbers.
+    """
 
     path: Path
     digest: str

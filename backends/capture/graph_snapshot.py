@@ -83,7 +83,8 @@ class KeptInputs:
 class Taken:
     """A case and its storages, or no case.
 
-    ``reason`` says why there is none, or why it may not run elsewhere. ``invented``: values of tensors were left out.
+    ``reason`` says why the case is missing, or why it may not run elsewhere. ``invented``: values of tensors were
+    left out.
     """
 
     case: Case | None = None

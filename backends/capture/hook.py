@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class CaptureTarget:
-    """Where captures are stored, and with which settings."""
+    """The index that stores captures, and their settings."""
 
     db: str
     settings: Settings
@@ -74,9 +74,9 @@ def uninstall() -> None:
 
 @contextmanager
 def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[SettingsKeywords]) -> Iterator[None]:
-    """Capture the failures of every backend inside the block; after it what was installed before is so again.
+    """Capture the failures of every backend inside the block. Afterwards, restore the previous hook.
 
-    ``db`` and ``settings`` are those of `install`, with the same errors.
+    ``db`` and ``settings`` are the arguments of `install`, with the same errors.
     """
     before = _hook.everything
     _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings))
@@ -93,10 +93,10 @@ def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[Settin
 def capture(
     backend: str | Callable[..., Any], *, db: str | os.PathLike[str] = "repro.db", **settings: Unpack[SettingsKeywords]
 ) -> CapturedBackend:
-    """``backend``, a name or a callable, wrapped for ``torch.compile(backend=...)``: only its failures are captured.
+    """Wrap ``backend``, a name or a callable, for ``torch.compile(backend=...)``: only its failures are captured.
 
-    ``options`` and ``mode`` of `torch.compile` reach the backend as without the wrapper. ``db`` and ``settings`` are
-    those of `install`, with the same errors.
+    ``options`` and ``mode`` of `torch.compile` reach the backend as without the wrapper. ``db`` and ``settings``
+    are the arguments of `install`, with the same errors.
     """
     wrapped = CapturedBackend(backend, CaptureTarget(os.fspath(db), Settings(**settings)))
     _hook.single.add(wrapped)
@@ -203,7 +203,7 @@ class _Hook:
                 graph = CompiledGraph(snapshot, spec, target.recorder, target.settings)
                 kept = snapshot.inputs or KeptInputs([], [])
                 target.recorder.write_ahead(graph.number, snapshot, graph.spec, kept, snapshot.rng)
-        except Exception as exc:  # noqa: BLE001  a graph of a kind nobody thought of: the program goes on without us
+        except Exception as exc:  # noqa: BLE001  an unforeseen kind of graph: the program goes on without us
             refused = f"the graph could not be kept: {type(exc).__name__}: {exc}"
             log.warning("fxminify: %s", refused)
 

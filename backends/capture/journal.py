@@ -151,7 +151,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What a process was doing: the phase and graph of its latest mark that is not idle."""
+    """The work of a process in flight: the phase and graph of its latest mark that is not idle."""
 
     pid: int
     phase: str
@@ -160,7 +160,7 @@ class InFlight:
     folder: Path
 
     def document(self) -> Json | None:
-        """The document of the graph; empty if there is none."""
+        """Return the document of the graph, or None if it was not written completely."""
         try:
             found: Any = json.loads((self.folder / f"{self.graph}.json").read_bytes())
         except (OSError, ValueError):  # it died before, or while, writing
@@ -169,7 +169,7 @@ class InFlight:
 
 
 def stack(directory: Path, pid: int) -> str:
-    """What `faulthandler` wrote when the process died, empty if it wrote nothing."""
+    """Return the text that `faulthandler` wrote when the process died. It may be empty."""
     try:
         return (directory / f"faults.{pid}").read_text(errors="replace")
     except FileNotFoundError:
@@ -177,13 +177,13 @@ def stack(directory: Path, pid: int) -> str:
 
 
 def last_graph(directory: Path, pid: int) -> InFlight | None:
-    """The graph that a process wrote last, even if it is not in flight; None if there is none."""
+    """Return the graph that a process wrote last, even if it is not in flight, or None if it wrote no graph."""
     written = sorted((directory / str(pid)).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
     return InFlight(pid, IDLE, int(written[-1].stem), 0, written[-1].parent) if written else None
 
 
 def in_flight(directory: Path) -> dict[int, InFlight]:
-    """What each process under ``directory`` has in flight, by process id."""
+    """Return the work that each process under ``directory`` has in flight, by process id."""
     found: dict[int, InFlight] = {}
     for marks in directory.glob("*/marks"):
         text = marks.read_bytes()

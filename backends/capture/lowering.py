@@ -36,7 +36,7 @@ Compiler = Callable[..., Any]
 
 
 class Role(StrEnum):
-    """What a graph of AOTAutograd is for."""
+    """The purpose of a graph of AOTAutograd."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -49,7 +49,7 @@ class CannotLower(Exception):
 
 @dataclass
 class AotCall:
-    """One call of AOTAutograd by a backend. ``raised`` maps the type and message of an error to its compiler."""
+    """A call of AOTAutograd by a backend. ``raised`` maps the type and message of an error to its compiler."""
 
     options: Mapping[str, Any]
     compilers: Mapping[Role, Compiler]
@@ -230,7 +230,7 @@ def _tangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _aot(module: fx.GraphModule, values: list[Any], options: Mapping[str, Any]) -> Any:
-    """What the compiled ``module`` returns for ``values``, which may be lists of tensors (compiled autograd's are)."""
+    """Run the compiled ``module`` on ``values``, which may be lists of tensors (compiled autograd's are)."""
     from torch._dynamo.utils import GmWrapper
     from torch._functorch.aot_autograd import aot_module_simplified
 

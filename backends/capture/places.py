@@ -1,4 +1,4 @@
-"""Where captures go: into an index, or into the spool of a server. A program never waits for a server."""
+"""Destinations of captures: an index, or the spool of a server. A program never waits for a server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class CapturePlace(Protocol):
         """A capture stands for all of its backend with this signature."""
 
     def recorded(self, backend: str, known: Signature) -> CaptureName | None:
-        """A capture of this backend and signature, also of another process; None if there is none."""
+        """Return a capture of this backend and signature, also by another process, or None if there is no such
+        capture.
+        """
 
 
 class IndexPlace:
@@ -89,7 +91,7 @@ class ServerPlace:
 
 
 def place_of(db: str) -> CapturePlace:
-    """Where captures go that are to go to ``db``: a path, the URL of a database, or the address of a server."""
+    """Return the destination ``db`` of captures: a path, the URL of a database, or the address of a server."""
     return ServerPlace(db) if is_server(db) else IndexPlace(db)
 
 

@@ -245,7 +245,7 @@ class CaptureRecorder:
             log.warning("fxminify captured a failure that it cannot run again: %s", taken.reason)
 
     def _lowered(self, below: Below, rng: dict[str, Any], asked: Json) -> tuple[Lowered | None, Taken]:
-        """The first graph of AOTAutograd that can be stored, and its case; or why there is none."""
+        """Return the first graph of AOTAutograd that can be stored, and its case; or the reason why all fail."""
         reason = "AOTAutograd makes no graph of it"
         try:
             for graph in below():
@@ -272,7 +272,7 @@ class CaptureRecorder:
         asked: Json,
         keep: int | None,
     ) -> Taken:
-        """The case of ``snapshot``, or why there is none. ``asked`` has fields of the case."""
+        """Return the case of ``snapshot``, or the reason why it cannot be made. ``asked`` has fields of the case."""
         reason = spec.problem
         try:
             taken = snapshot.case(inputs.values, rng, spec, **asked, keep=keep)
@@ -306,7 +306,7 @@ class CaptureRecorder:
         return capture
 
     def _provenance(self, snapshot: GraphSnapshot | None, spec: BackendSpec) -> Json:
-        """Where a capture comes from, without directories, host names and values of the environment."""
+        """Describe the origin of a capture, without directories, host names and values of the environment."""
         out: Json = {
             "backend": spec.name,
             "program": ipython.notebook() or os.path.basename(sys.argv[0] if getattr(sys, "argv", None) else ""),

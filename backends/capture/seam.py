@@ -253,7 +253,7 @@ def own_calls() -> Iterator[None]:
 
 
 def enter() -> int:
-    """The number of the observed call that begins now. It is larger than those of the calls around it."""
+    """Return the number of the observed call that begins now. Calls around it have smaller numbers."""
     _thread.entries += 1
     return _thread.entries
 

@@ -32,15 +32,17 @@ class SettingsKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``check``: also compare calls of each compiled graph with eager, the first two or those that a sampling names
-    (``"first:2,every:1000,strict"``, see `backends.comparison.sampling`). ``tolerance``: how much values of a dtype may
-    differ (``"float32=1e-4"`` or a mapping, see `fxminify.store.document.tolerance`). ``data``: which values of tensors
-    are kept: ``full`` keeps all, ``none`` keeps none, ``auto`` keeps all except those of compile errors, which rarely
-    need them, and large ones in the journal. Seeded numbers of the same shape and range replace what is not kept.
-    ``level``: keep the graph that Dynamo made (``"dynamo"``), the one that AOTAutograd made of it (``"aot"``), or the
-    latter only if the former cannot be stored (``"auto"``).
+    """The settings of capturing. Raises `ValueError` for an invalid value.
 
-    Raises `ValueError` for an invalid value.
+    * ``check``: also compare calls of each compiled graph with eager, the first two or the calls of a sampling
+      (``"first:2,every:1000,strict"``, see `backends.comparison.sampling`).
+    * ``tolerance``: how much values of a dtype may differ (``"float32=1e-4"`` or a mapping, see
+      `fxminify.store.document.tolerance`).
+    * ``data``: the values of tensors to keep: ``full`` keeps all, ``none`` keeps none, ``auto`` keeps all except
+      the values of compile errors, which rarely need them, and large ones in the journal. Other values are replaced
+      by seeded numbers of the same shape and range.
+    * ``level``: keep the graph that Dynamo made (``"dynamo"``), the one that AOTAutograd made of it (``"aot"``), or
+      the latter only if the former cannot be stored (``"auto"``).
     """
 
     check: bool | str = False
@@ -54,7 +56,7 @@ class Settings:
         Sampling.parse(self.check)
         tolerance.parse(self.tolerance)
         if self.data not in DATA:
-            raise ValueError(f"data={self.data!r} is none of {', '.join(DATA)}")
+            raise ValueError(f"data={self.data!r} is not one of {', '.join(DATA)}")
 
     @property
     def sampling(self) -> Sampling:

@@ -67,9 +67,9 @@ def start() -> None:
 
 
 def configured(directory: Path) -> dict[str, Any]:
-    """The settings of ``[tool.fxminify]`` in the nearest ``pyproject.toml``, of ``directory`` or above.
+    """Return the settings of ``[tool.fxminify]`` in the nearest ``pyproject.toml``, of ``directory`` or above.
 
-    Raises `ValueError` where there are others than those of `backends.capture.settings.Settings`.
+    Raises `ValueError` for settings that `backends.capture.settings.Settings` does not have.
     """
     import tomllib
 

@@ -154,7 +154,7 @@ def _passing_on(relay: Relay | None) -> Iterator[Callable[[], None]]:
 
     def pass_on() -> None:
         if relay is not None:
-            with suppress(OSError):  # nobody reads it any more
+            with suppress(OSError):  # the reader has gone
                 relay.pass_on(STDERR)
 
     try:
@@ -181,7 +181,7 @@ class _Stopwatch:
 
 
 class _Operation:
-    """What a process has in flight, since it was first seen."""
+    """The work of a process in flight, since it was first seen."""
 
     def __init__(self, pid: int) -> None:
         self._began = time.monotonic()
@@ -253,7 +253,7 @@ def _post_mortem(
     """Capture what was in flight when processes died. Returns the id and the kind of each capture."""
 
     def written(found: journal.InFlight) -> str:
-        """What the backend wrote while it compiled."""
+        """Return the output of the backend while it compiled."""
         compiles = relay is not None and _phase(found) is Phase.COMPILE
         return relay.text(relay.began(), relay.size()) if compiles and relay is not None else ""
 

@@ -1,16 +1,17 @@
 """Compare two runs of one graph. A divergence is only reported if the results of eager are reliable.
 
 Compilers reorder arithmetic, so a difference need not be a bug. If results differ by more than
-`torch.testing.assert_close` allows, a `Reference` is computed: runs of the graph in eager mode and float64, also with
-every input changed by a few units in the last place. Then `backends.comparison.values` judges each value. If a backend
-computes everything in a shorter dtype (`fxminify.backends.comparison.precision`), that is a class of its own.
+`torch.testing.assert_close` allows, a `Reference` is computed: runs of the graph in eager mode and float64, also
+with every input changed by a few units in the last place. Then `backends.comparison.values` judges each value. If a
+backend computes everything in a shorter dtype (`fxminify.backends.comparison.precision`), that is a class of its
+own.
 
-Every output, changed input and gradient is compared. The first divergence in the order of `CLASSES` is reported, with
-the others beside it. A result cannot be judged if it differs between two eager runs, or if it depends on random numbers
-and the backend may have drawn others: it has drawn the same if it leaves torch's generator where eager leaves it. The
-other results are compared nevertheless. If they agree, `compare` raises `CannotCompare`.
+Every output, changed input and gradient is compared. The first divergence in the order of `CLASSES` is reported,
+with the others beside it. A result cannot be judged if it differs between two eager runs, or if it depends on
+random numbers and the backend may have drawn others: it has drawn the same if it leaves torch's generator where
+eager leaves it. The other results are compared nevertheless. If they agree, `compare` raises `CannotCompare`.
 
-The method is that of https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, with a float64
+The method follows https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, with a float64
 reference), but the condition of the graph is measured.
 """
 
@@ -73,7 +74,7 @@ class CannotCompare(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """One divergence: its class, its place (``output 0``, ``input 2``, ``gradient of input 1``) and its details.
+    """A divergence: its class, its place (``output 0``, ``input 2``, ``gradient of input 1``) and its details.
 
     ``others`` are further divergences of the same call.
     """
@@ -105,14 +106,17 @@ def compare(
     strict: bool = False,
     detached: bool = False,
 ) -> Divergence | None:
-    """The divergence of ``actual`` from the eager run ``expected``, None if they agree.
+    """Return the divergence of ``actual`` from the eager run ``expected``, or None if they agree.
 
-    ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in which
-    the backend is known to compute. Without a reference the eager run is the truth, with a wide margin. ``ill`` is
-    given, by place, what is said of differences that are no divergence because the result is ill-conditioned, although
-    eager has the float64 result. If ``strict``, they are divergences. If ``detached``, it is one, too, that no output
-    of ``actual`` has a gradient while one of eager has; else this cannot be compared, because a backend may be made
-    for inference. Raises `CannotCompare`.
+    * ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in
+      which the backend is known to compute.
+    * Without a reference the eager run is the truth, with a wide margin.
+    * ``ill`` is filled, by place, with sentences about differences that are no divergence because the result is
+      ill-conditioned, although eager has the float64 result. If ``strict``, they are divergences.
+    * If ``detached``, it is a divergence if no output of ``actual`` has a gradient while one of eager has.
+      Otherwise this cannot be compared, because a backend may be made for inference.
+
+    Raises `CannotCompare`.
     """
     differences = Differences(expected, actual, tolerances, detached=detached)
     return differences.judged(reference, short, {} if ill is None else ill, strict=strict)
@@ -120,10 +124,10 @@ def compare(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
-    """A result that differs by more than `torch.testing.assert_close` allows, and that is to be judged.
+    """A result to be judged, because it differs by more than `torch.testing.assert_close` allows.
 
-    ``e`` and ``a`` are eager's result and the compiled one as numbers, ``dtype`` is that of eager's, None if it is no
-    tensor.
+    ``e`` and ``a`` are eager's result and the compiled one as numbers. ``dtype`` is the dtype of eager's result,
+    None if it is not a tensor.
     """
 
     kind: str
@@ -160,7 +164,7 @@ class _Open:
 
 
 class Differences:
-    """Where two runs differ. It holds the results that are to be judged, and nothing else of the runs."""
+    """The differences of two runs. It holds the results that are to be judged, and nothing else of the runs."""
 
     def __init__(
         self,
@@ -221,7 +225,7 @@ class Differences:
     def _result(
         self, kind: str, place: Place, e: Any, a: Any, phase: Phase = Phase.FORWARD
     ) -> Iterator[Divergence | _Open]:
-        """What differs in one result."""
+        """Yield the differences in one result."""
         if isinstance(e, torch.Tensor) != isinstance(a, torch.Tensor):
             message = f"{place}: eager gives {_kind(e)}, compiled {_kind(a)}"
             yield Divergence("structure", str(place), message, phase)
@@ -357,7 +361,9 @@ class _Judge:
                 return
 
     def _verdict(self, result: _Open, judgement: Judgement, doubts: list[CannotCompare]) -> Divergence | None:
-        """The divergence of a result, None if there is none. ``doubts`` gets the reason if it cannot be judged."""
+        """Return the divergence of a result, or None if it has none. If it cannot be judged, add the reason to
+        ``doubts``.
+        """
         place, judged, referenced = result.place, judgement.judged(), judgement.factor == FACTOR
         if judged is not None:
             kind = result.kind
@@ -386,10 +392,10 @@ class _Judge:
         return None
 
     def _explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:
-        """``found``, with the class ``precision`` for values whose error is that of a shorter dtype.
+        """Return ``found``, with the class ``precision`` for values whose error comes from a shorter dtype.
 
-        If one place shows the dtype, the size of the error suffices for the other places. Where too few errors show it,
-        the class stays, and the details name the dtype.
+        If one place shows the dtype, the size of the error suffices for the other places. If too few errors show
+        it, the class stays, and the details name the dtype.
         """
         if self.reference is None or not self.evidence:
             return found
@@ -443,7 +449,7 @@ def _attribute(kind: str, place: str, expected: Any, actual: Any, phase: Phase =
 
 
 def _attached(place: str, wanted: bool) -> Divergence:
-    """The divergence that an output requires a gradient in one of the two runs only: that of eager if ``wanted``."""
+    """Return the divergence of an output that requires a gradient in one run only: in eager if ``wanted``."""
     said = "a gradient in eager, and none compiled" if wanted else "no gradient in eager, and one compiled"
     there = ("one", "none") if wanted else ("none", "one")
     detail = {"expected": there[0], "actual": there[1]}

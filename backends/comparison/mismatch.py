@@ -1,6 +1,6 @@
 """Measure a mismatch that `torch.testing.assert_close` found in a script: which values differ, and by how much.
 
-The numbers are those of the run itself: the largest absolute difference of the compiled result from eager's, the place
+The numbers come from the run itself: the largest absolute difference of the compiled result from eager's, the place
 of it, and both values there.
 """
 

@@ -31,7 +31,7 @@ _FACTOR = 8.0
 _LEFT = 0.75
 #: The fewest different errors of a result that show a dtype.
 _FEWEST = 8
-#: With shared storages, the least cosine of the error and that of rounded products with which more runs are made.
+#: With shared storages, the least cosine between the error and the error of rounded products that starts more runs.
 _RELATED = 0.1
 #: The most elements of results that are kept of each run.
 _KEPT = 1 << 22
@@ -115,7 +115,7 @@ class _Error:
 
     @classmethod
     def of(cls, evidence: Evidence, known: Container[str]) -> _Error | None:
-        """None if there is no error, or one that rounding to 7 bits cannot explain."""
+        """Return the error of a result, or None without an error or if rounding to 7 bits cannot explain it."""
         if evidence.eager.dtype not in (torch.float32, torch.float64):
             return None
         a, r = evidence.compiled.double(), evidence.exact.double()
@@ -127,7 +127,9 @@ class _Error:
         return cls(a, r, finite, norm)
 
     def cosine(self, emulated: torch.Tensor) -> float:
-        """The cosine of the angle between the error and that of ``emulated``; 1 if they cannot be compared."""
+        """Return the cosine of the angle between this error and the ``emulated`` one, or 1 if they cannot be
+        compared.
+        """
         if emulated.shape != self.exact.shape:
             return 1.0
         m = emulated.double()

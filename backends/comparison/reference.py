@@ -1,6 +1,6 @@
 """The reference of a comparison: further eager runs of a graph, in float64, and on slightly perturbed inputs.
 
-Each run is made when it is asked for, so there are none if eager and the compiled graph agree.
+Each run is made when it is needed first. If eager and the compiled graph agree, no run is made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Drawn:
 
 
 def drawn(graph: fx.GraphModule, inputs: list[Any]) -> Drawn:
-    """What depends on random numbers in a run of ``graph`` on ``inputs``, which it may change."""
+    """Return the results that depend on random numbers in a run of ``graph`` on ``inputs``, which it may change."""
     watcher, before = _Watcher(graph, inputs), torch.get_rng_state()
     run = execute(watcher.run, inputs)
     return Drawn(
@@ -111,7 +111,7 @@ _UNITS, _MORE_UNITS = 8, 32
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a result is: an output, an input after the call, or the gradient of an input, by index."""
+    """The place of a result: an output, an input after the call, or the gradient of an input, by index."""
 
     group: Literal["outputs", "inputs", "gradients"]
     index: int
@@ -144,7 +144,7 @@ class Reference:
 
     @cached_property
     def drawn(self) -> Drawn:
-        """What depends on random numbers."""
+        """Return the results that depend on random numbers."""
         return drawn(self.shared.graph(), self.shared.inputs())
 
     def exact(self, places: Collection[Place]) -> Run | None:

@@ -1,9 +1,10 @@
-"""Which calls of a compiled graph are compared with eager, and how: ``first:2,every:1000,strict``.
+"""Choose the calls of a compiled graph to compare with eager, and the strictness: ``first:2,every:1000,strict``.
 
-Calls are counted for each compiled graph from 1. ``first:N`` asks for the first N, ``every:N`` for each Nth. A compiled
-graph counts down to the next call that is due, so a call that is not due costs one subtraction. ``first`` also asks
-for calls of a graph with symbolic sizes whose sizes have doubled (`LargestSizes`). ``strict`` makes a divergence of
-each difference where eager has the float64 result, also of one that tiny changes of the inputs would make.
+Calls are counted for each compiled graph from 1. ``first:N`` asks for the first N, ``every:N`` for each Nth. A
+compiled graph counts down to the next call that is due, so a call that is not due costs one subtraction. ``first``
+also asks for calls of a graph with symbolic sizes whose sizes have doubled (`LargestSizes`). ``strict`` makes a
+divergence of each difference where eager has the float64 result, even if tiny changes of the inputs would make the
+same difference.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class Judgement:
         return few and bool(bad.any())
 
     def judged(self) -> Judged | None:
-        """The divergence, None if there is none."""
+        """Return the divergence, or None if the values agree."""
         bad = self._divergent()
         if not bool(bad.any()):
             return None
@@ -174,9 +174,9 @@ class IllConditioned:
 def contradicted(
     e: torch.Tensor, a: torch.Tensor, exact: torch.Tensor, tolerance: float | None = None
 ) -> IllConditioned | None:
-    """The difference of results that `Judgement` accepts, if eager agrees with float64 wherever they differ.
+    """Return the difference of results that `Judgement` accepts, if eager agrees with float64 wherever they differ.
 
-    Then the result is ill-conditioned: ``x % 3`` of a large ``x``. Arguments are those of `Judgement`.
+    Then the result is ill-conditioned: ``x % 3`` of a large ``x``. The arguments are the arguments of `Judgement`.
     """
     truth = exact.to(e.dtype)
     right = (e == truth) | ((e != e) & (truth != truth))
@@ -246,8 +246,8 @@ class _Errors:
 class _Noise:
     """The error that is allowed for each value, after each further run.
 
-    Of very many values, only those that may be divergent are looked at, or some of these. How much noise is typical is
-    then told by some of all values.
+    Of very many values, only possible divergences are examined, or some of these. The typical noise then comes from
+    a sample of all values.
     """
 
     def __init__(self, results: _Results, factor: float) -> None:
@@ -307,6 +307,6 @@ def _class(t: torch.Tensor) -> torch.Tensor:
 
 
 def _typical(errors: torch.Tensor) -> torch.Tensor:
-    """The 90th percentile of ``errors``, 0 if there are none."""
+    """Return the 90th percentile of ``errors``, or 0 if it is empty."""
     flat = errors.flatten()
     return flat.kthvalue(max(1, int(0.9 * flat.numel()))).values if flat.numel() else flat.sum()

@@ -40,7 +40,7 @@ _WIDE_METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How a run is perturbed: the seed, and the most units in the last place of the original dtype."""
+    """The perturbation of a run: the seed, and the most units in the last place of the original dtype."""
 
     seed: int
     units: int
@@ -174,7 +174,7 @@ class _Saved:
 
 
 class _NodeByNode(fx.Interpreter):
-    """Runs a widened graph on lazy tensors. ``lazies`` are those of the inputs, by the id of the anchor."""
+    """Runs a widened graph on lazy tensors. ``lazies`` are the lazy inputs, by the id of the anchor."""
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ class _Work:
         return [source, *self.chains[source]][self.layer[target] - self.layer[source] - 1]
 
     def _first(self, item: int) -> tuple[int, int]:
-        """The initial order: that of execution, with a bend next to its source."""
+        """Return the key of the initial order: execution order, with a bend next to its source."""
         while item >= self.count:
             item = self.above[item][0]
         return item, 0
@@ -215,7 +215,7 @@ class _Work:
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float], starts: Sequence[float]) -> list[float]:
-    """The positions nearest to ``wanted`` whose distances are at least those of ``starts``."""
+    """Return the positions nearest to ``wanted`` whose distances are at least the distances of ``starts``."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many
     for want, weight, start in zip(wanted, weights, starts, strict=True):
         mean, total, count = want - start, weight, 1

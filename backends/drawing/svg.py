@@ -39,7 +39,7 @@ text-anchor:middle}
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One node. It shows ``lines``, the first in bold. ``note`` appears when the pointer is over it.
+    """A drawn node. It shows ``lines``, the first in bold. ``note`` appears when the pointer is over it.
 
     ``kind`` is ``compute``, ``input``, ``constant`` or ``output``; ``mark`` is empty, ``kept`` or ``culprit``.
     """

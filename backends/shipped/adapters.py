@@ -1,4 +1,4 @@
-"""What fxminify knows about single compilers: the adapters for Inductor, OpenVINO, IREE and ONNX Runtime."""
+"""The shipped adapters for single compilers: Inductor, OpenVINO, IREE and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Inductor(BackendAdapter):
     preload = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp", "torch._inductor.cpu_vec_isa")
     worker_environment: Mapping[str, str] = {
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # Every candidate is compiled: an answer out of a cache of graphs is none about the compiler.
+        # Every candidate is compiled: an answer from a cache of graphs would say nothing about the compiler.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
     }
@@ -141,7 +141,7 @@ class OnnxRuntime(BackendAdapter):
         noise=(r"\[[IWV]:",),
         errors=(r"\[[EF]:",),
         prefixes=(r"^\d{4}-\d\d-\d\d [\d:.]+ (?=\[[EF]:)",),
-        # The steps of `torch.onnx.export`, whoever calls it.
+        # The steps of `torch.onnx.export`, for every caller.
         wrappers=(r"^Failed to (?:export the model|decompose the FX graph|convert the exported program)\b",),
     )
     environment_variables = ("ORT_*",)

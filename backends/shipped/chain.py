@@ -81,7 +81,7 @@ def registered(
 
 
 class _Attempts:
-    """One graph on its way down the chain."""
+    """A graph on its way down the chain."""
 
     def __init__(
         self, chain: Chain, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], kwargs: dict[str, Any]
@@ -96,7 +96,7 @@ class _Attempts:
         self.current: Callable[..., Any] = self.next()
 
     def next(self) -> Callable[..., Any]:
-        """What the next backend that can compile the graph returns."""
+        """Return the compiled graph of the next backend that can compile it."""
         while True:
             self.trying = self.pending.pop(0)
             kwargs, self.kwargs = self.kwargs, {}
@@ -111,7 +111,7 @@ class _Attempts:
                 self.untouched.restore()
 
     def failed(self, backend: Backend, exc: Exception) -> None:
-        """``backend`` raised ``exc``: say so, and raise it where nobody is left."""
+        """Log that ``backend`` raised ``exc``. Raise it if no backend is left."""
         self.failures.append((shown(backend), exc))
         if not self.pending:
             for name, earlier in self.failures[:-1]:
@@ -132,7 +132,9 @@ class _Attempts:
         return True
 
     def callable(self) -> Callable[..., Any]:
-        """What to give to Dynamo: the present backend's callable, and at its first failure the rest of the chain."""
+        """Return a callable for Dynamo: the present backend's callable, and at its first failure the rest of the
+        chain.
+        """
 
         def run(*args: Any) -> Any:
             before = [version_of(a) for a in args] if self.pending else None

@@ -31,11 +31,11 @@ _MOST_OPS = 8
 
 @dataclass(frozen=True, slots=True)
 class GraphReport:
-    """One graph: Dynamo's number for it, how many nodes it has, what it calls how often, why it ended, who refused it.
+    """A graph of Dynamo.
 
-    ``compile_id`` is Dynamo's number, ``nodes`` counts operations, ``ops`` has how often each is called. ``ends`` is
-    why the graph ended at a graph break and ``at`` its ``file:line``, both empty where the function simply ended.
-    ``verdicts`` has for each tried backend an empty string, or the first line of what it raised.
+    ``compile_id`` is Dynamo's number, ``nodes`` counts operations, ``ops`` has how often each is called. ``ends``
+    is the reason of the graph break that ended the graph and ``at`` its ``file:line``; both are empty if the
+    function simply ended. ``verdicts`` has for each tried backend an empty string, or the first line of its error.
     """
 
     compile_id: str
@@ -127,7 +127,10 @@ def _tried(backend: str | Callable[..., Any], gm: torch.fx.GraphModule, inputs: 
 
 
 def _break(gm: torch.fx.GraphModule) -> tuple[str, str]:
-    """Why Dynamo ended this graph and ``file:line`` of the user's code, both empty where the function simply ended."""
+    """Return the reason of the graph break that ended this graph, and ``file:line`` of the user's code.
+
+    Both are empty if the function simply ended.
+    """
     reason = getattr(gm, "compile_subgraph_reason", None)
     if reason is None or not reason.graph_break:
         return "", ""

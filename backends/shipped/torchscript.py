@@ -21,7 +21,7 @@ NAME = "fxminify_torchscript"
 
 @dataclass(frozen=True, slots=True)
 class TorchScriptOptions:
-    """There are none."""
+    """The options of the backend, which are empty."""
 
 
 def optimize_for_inference(
@@ -30,7 +30,7 @@ def optimize_for_inference(
     """Script ``gm``; freeze and optimize it where its inputs need no gradient. Raises what TorchScript raises."""
     read(TorchScriptOptions, options, NAME)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated; whoever asks for it knows
+        warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated; a user who asks for it knows
         script: Any = torch.jit.script(private(gm, plain=True))
         if not trains(example_inputs):
             script = torch.jit.optimize_for_inference(script)

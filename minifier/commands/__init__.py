@@ -35,7 +35,7 @@ from . import (
     work,
 )  # fmt: skip
 
-#: In the order of a session, which is that of ``minify --help``.
+#: In the order of a session, which is also the order of ``minify --help``.
 VERBS = (
     catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, serve.serve, tokens.tokens,
     notify.notify, send.send, list.list_, show.show, history.history, repro.repro, report.report, export.export,

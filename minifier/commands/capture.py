@@ -18,9 +18,10 @@ _SPEC = re.compile(r"first:|every:|strict(,|$)")
 
 
 class Capture(click.Command):
-    """``--check`` may stand alone before PROGRAM: what follows it is its value only if that begins like one.
+    """The command `minify capture`.
 
-    Settings that are not given are those of ``[tool.fxminify]`` in ``pyproject.toml``.
+    ``--check`` may stand alone before PROGRAM: the next word is its value only if it begins like one. Settings that
+    are not given come from ``[tool.fxminify]`` in ``pyproject.toml``.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -87,7 +88,7 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["auto", "full", "none"]),
             default="auto",
             show_default=True,
-            help="Which values of tensors to keep; auto leaves out those of compile errors, shapes and ranges stay.",
+            help="The values of tensors to keep; auto drops the values of compile errors, shapes and ranges stay.",
         ),
         click.option(
             "--timeout",

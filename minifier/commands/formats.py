@@ -13,7 +13,7 @@ from .verbs import as_json, dump
 @click.command()
 @as_json
 def formats(json_: bool) -> None:
-    """List the formats of `minify repro --format`, those of other packages too."""
+    """List the formats of `minify repro --format`, including formats of other packages."""
     from ...repro_templates.formats import PACKAGE, broken
     from ...repro_templates.formats import formats as known
 

@@ -1,4 +1,4 @@
-"""`minify gc`: remove captures that nobody needs any more."""
+"""`minify gc`: remove captures that are not needed any more."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .verbs import as_json, dump, index_argument
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @as_json
 def gc(db: str, unverified: int, fixed: int, dry_run: bool, json_: bool) -> None:
-    """Remove from DB what nobody needs any more: captures, all that belongs to them, and tensors of no capture.
+    """Remove old captures from DB, all rows that belong to them, and tensors of no capture.
 
-    What is at work or waits to be tried stays, and so does what was said about bugs: a fixed one that is met again has
-    regressed, also when its captures are gone. Others may use DB meanwhile.
+    Captures that a process works on, or that were not tried yet, stay. The status of bugs stays: a fixed one that
+    occurs again has regressed, also when its captures are gone. Other processes may use DB meanwhile.
     """
     from ...store.index import Index
     from ...store.text import count

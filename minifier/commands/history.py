@@ -13,9 +13,9 @@ from .verbs import IndexCommand, Problem, as_json, dump, index_argument
 @click.option("--brief", is_flag=True, help="Leave out what the steps changed.")
 @as_json
 def history(db: str, id_: int, number: int | None, brief: bool, json_: bool) -> None:
-    """Show how failure ID was minified: every step with what it changed, and what each pass asked and brought.
+    """Show how failure ID was minified: every step with its changes, and the queries and results of each pass.
 
-    `minify run DB ID --from-step N` goes on from a step.
+    `minify run DB ID --from-step N` continues from a step.
     """
     from ...store.index import Index
     from ..reducer.history import stored

@@ -1,4 +1,4 @@
-"""`minify notify`: tell others what happened, and list who was told of what."""
+"""`minify notify`: send notifications of events, and list them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def targets(path: Path | None) -> tuple[list[Target], str]:
 @click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Go on where a listing before ended.")
 @as_json
 def notify(db: str, send: Path | None, limit: int | None, after: int, json_: bool) -> None:
-    """List who was told of what in DB, and with --send tell those who are still to be told.
+    """List the notifications of DB, and with --send send those that are due.
 
-    `minify work --notify FILE` and `minify serve --notify FILE` do so all the time.
+    `minify work --notify FILE` and `minify serve --notify FILE` send them all the time.
     """
     from ...store.errors import without_password
     from ...store.index import Index

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     "--min-rate",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="P",
-    help="The share of its runs in which what is kept must fail; by default half of that of the replays.",
+    help="The share of runs in which an accepted graph must fail; by default half the share of the replays.",
 )
 @click.option("--strict", is_flag=True, help="Stop with an error when a pass itself fails.")
 @click.option("--again", is_flag=True, help="Minify captures that were already done, too.")

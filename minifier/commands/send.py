@@ -23,10 +23,10 @@ from .verbs import Problem, as_json, dump
 def send(server: str | None, wait: float, again: bool, json_: bool) -> None:
     """Send captures that wait in the spool of this user to the server at URL; without it, to each one's own.
 
-    A program that is captured with FXMINIFY_DB=URL never waits for the server. A process in the background sends what
-    it captured; this does so now, as at the end of a job whose machine goes away. FXMINIFY_TOKEN is the token of the
-    server at URL, without that of the one that FXMINIFY_DB names; no other server gets it. Exit code 1: something still
-    waits, or was not wanted.
+    A program that is captured with FXMINIFY_DB=URL never waits for the server. A process in the background sends
+    the captures; this command does so now, for example at the end of a job whose machine goes away. FXMINIFY_TOKEN
+    is the token of the server at URL, or, without URL, of the server that FXMINIFY_DB names. No other server gets
+    it. Exit code 1: a capture still waits, or the server refused it.
     """
     from ...store.errors import without_password
     from ...store.spool.sender import CannotSend, Sender, Sending, token_for

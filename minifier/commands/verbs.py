@@ -1,4 +1,4 @@
-"""What every verb of the `minify` command shares: its order, its errors and exit codes, its arguments and answers.
+"""Shared parts of all verbs of `minify`: their order, errors and exit codes, arguments and answers.
 
 Nothing here imports torch, and `minify --help` loads nothing else of this floor.
 """
@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from ...backends.capture.startup import database
 
-#: The exit code where something cannot be told, because it cannot run here.
+#: The exit code if the answer is unknown, because something cannot run here.
 UNKNOWN = 3
 
 
@@ -52,7 +52,7 @@ class Verbs(click.Group):
 
 
 def _full(error: OSError) -> str:
-    """What to do where a disk is full."""
+    """Return advice for a full disk."""
     folder = os.path.dirname(str(error.filename)) if error.filename else tempfile.gettempdir()
     return (
         f"no space is left in {folder}. Free some, or name another directory for temporary files (TMPDIR), "
@@ -122,7 +122,7 @@ class FormatName(click.types.StringParamType):
 
 
 class Problem(click.ClickException):
-    """What went wrong, in one sentence, and what to type next."""
+    """A problem, in one sentence with the next command to type."""
 
     exit_code = 2
 
@@ -203,7 +203,7 @@ def dump(value: Any) -> None:
 
 
 def at_terminal() -> bool:
-    """Whether somebody can be asked. A notebook gives ``!minify`` a terminal that nobody sees."""
+    """Return whether a person can answer questions. A notebook gives ``!minify`` a terminal that is not shown."""
     return sys.stdin.isatty() and "JPY_PARENT_PID" not in os.environ
 
 

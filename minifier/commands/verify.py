@@ -22,8 +22,8 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
 
     Or run the script in FILE, which ends in .py: does it show the failure whose signature it names?
 
-    Exit codes: 0 every script shows its failure; 1 one does not; 3 one cannot run here, as where the module of its
-    backend is missing or nobody trusts it.
+    Exit codes: 0 every script shows its failure; 1 one does not; 3 one cannot run here, for example because its
+    backend is missing or it is not trusted.
     """
     from ..printable import printable
     from ..reporting.emit import verify_stored

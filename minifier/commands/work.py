@@ -53,12 +53,12 @@ def work(
     notify: Path | None,
     json_: bool,
 ) -> None:
-    """Minify what is captured into DB, now and from now on, until it is ended.
+    """Minify the captures in DB, now and from now on, until it is ended.
 
-    Every bug has a task, new bugs come first, then those met most. What has a verified script is run under torch's
-    layers when nothing else is to do; with versions that no worker had before, bugs are run again. Workers on any
-    number of machines can share a DB.
-    Ended by SIGTERM or Ctrl-C, it gives back what it is at work on, and whoever takes that goes on where it stopped.
+    Every bug has a task: new bugs come first, then the bugs with the most occurrences. A bug with a verified script
+    is run under torch's layers when nothing else is to do. If a worker has new versions, bugs are run again with
+    them. Workers on any number of machines can share a DB. Ended by SIGTERM or Ctrl-C, a worker gives its tasks
+    back, and another worker continues where it stopped.
     """
     from ..service.installation import NotServing
     from ..service.log import TaskLog

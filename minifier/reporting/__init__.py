@@ -1,1 +1,1 @@
-"""What is handed out: scripts and their records, the other formats, bundles, and the HTML report of an index."""
+"""Documents for people: scripts and their records, the other formats, bundles, and the HTML report of an index."""

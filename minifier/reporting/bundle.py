@@ -43,8 +43,11 @@ _MODE = 0o100644 << 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of a bundle, as the manifest has it. ``verified`` of ``runs`` fresh processes showed the failure with
-    it; a file that is not run has no runs, and ``tentative`` says why one that should have been was not."""
+    """A file of a bundle, as the manifest lists it. ``verified`` of ``runs`` fresh processes showed the failure
+    with it.
+
+    A file that is not run has no runs. ``tentative`` is the reason why a runnable file was not run.
+    """
 
     name: str
     what: str
@@ -70,7 +73,7 @@ class Bundle:
         return (json.dumps(self.document(), indent=2, sort_keys=True) + "\n").encode()
 
     def lines(self) -> list[str]:
-        """One line about each file, for the person who is about to publish them."""
+        """Return a line about each file, for the person who is about to publish them."""
         rows = [
             (
                 e.name,
@@ -95,12 +98,11 @@ def collect(
     tell: Tell = silent,
     **options: Any,
 ) -> Bundle:
-    """Capture ``capture_id`` in these formats, by default in all there are, and what lies beside them.
+    """Collect capture ``capture_id`` in these formats, by default in all formats, with the files beside them.
 
-    ``options`` are those of `export`, ``sandbox`` confines what is run, ``tell`` gets each sentence once. A format of
-    another package that cannot be made is left out, and said to be.
-
-    Raises `StoreError` where there is no verified script, or where it all is larger than `MOST_BYTES`.
+    ``options`` are the options of `export`, ``sandbox`` confines all that is run, ``tell`` gets each sentence once.
+    A format of another package that cannot be made is left out, which ``tell`` reports. Raises `StoreError` without
+    a verified script, and for a bundle larger than `MOST_BYTES`.
     """
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
@@ -187,7 +189,10 @@ def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> 
 
 
 def repository(spec: BackendSpec) -> str:
-    """Where the backend's issues go, as ``OWNER/NAME``: torch's own for its own, else what its package says."""
+    """Return the repository for issues of the backend, as ``OWNER/NAME``.
+
+    torch's own backends have torch's repository; for others the metadata of their package has it.
+    """
     if not spec.distribution:
         return "OWNER/NAME" if spec.modules() or spec.source is not None else "pytorch/pytorch"
     try:

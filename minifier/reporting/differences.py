@@ -75,7 +75,7 @@ def _counted(sign: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _named(calls: Sequence[str]) -> str:
-    """How many calls there are of what, the most frequent first."""
+    """Count the calls by name, the most frequent first."""
     found = Counter(map(_called, calls)).most_common()
     text = ", ".join(f"{number} {name}" for name, number in found[:_NAMED])
     left = sum(number for _, number in found[_NAMED:])
@@ -83,7 +83,7 @@ def _named(calls: Sequence[str]) -> str:
 
 
 def _called(call: str) -> str:
-    """What the right side of a line calls: ``torch.cat``, or ``.view`` for a method."""
+    """Return the called function on the right side of a line: ``torch.cat``, or ``.view`` for a method."""
     name = call.partition("(")[0]
     head, _, last = name.rpartition(".")
     return f".{last}" if head and head.partition(".")[0] not in _MODULES else name

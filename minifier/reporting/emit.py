@@ -64,8 +64,10 @@ class Draft:
 
 
 class Emitter:
-    """Renders, verifies and stores the script of one capture, whose case is ``agreed``. ``timeout`` is that of one
-    query, in seconds."""
+    """Renders, verifies and stores the script of one capture, whose case is ``agreed``.
+
+    ``timeout`` is the limit of one query, in seconds.
+    """
 
     def __init__(
         self,
@@ -99,9 +101,9 @@ class Emitter:
     ) -> Draft:
         """Render the script and run it. Safe in another thread. Raises `Unprintable` and `CannotLoad`.
 
-        ``replays`` is how often the whole graph failed where that was not always, ``installed`` what a worker found.
-        The run of an ``early`` script may be forked from a process that has only done the imports of the script.
-        ``failure`` may be that of a larger graph: the script states what its own run showed, and besides it the
+        ``replays`` says how often the whole graph failed, unless it always did. ``installed`` was found by a
+        worker. The run of an ``early`` script may be forked from a process that has only done the imports of the
+        script. ``failure`` may belong to a larger graph: the script states the failure of its own run, and also the
         ``evidence`` about this very case.
         """
         more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
@@ -183,9 +185,9 @@ class Emitter:
         self.processes.prepare(Script(text, self.timeout + START, search_path(case)))
 
     def store(self, draft: Draft) -> tuple[State, str]:
-        """Store a script. Returns the state that it deserves, and why it is not verified.
+        """Store a script. Return its state, and the reason if it is not verified.
 
-        One that does not show the failure takes nobody's place that did.
+        A script that does not show the failure never replaces one that did.
         """
         done = draft.done
         kept = None if done.shown else self.index.repros.get(self.capture.id, "script")
@@ -222,7 +224,7 @@ def of_the_script(case: Case, failure: Failure, seen: Failure, *, measured: bool
 
 
 def _place(case: Case, failure: Failure, item: int) -> str:
-    """The name that a comparison in a worker gives to a result. ``item`` is its number among those of the script."""
+    """Return the name that a comparison in a worker gives to a result. ``item`` is its number in the script."""
     if failure.detail.get("class") == "mutation":
         return f"input {item}"
     if failure.phase is not Phase.BACKWARD:
@@ -259,12 +261,12 @@ def verify_stored(
     confirm: Confirm = refuse,
     tell: Tell = silent,
 ) -> list[dict[str, Any]]:
-    """Run the stored scripts again, those of ``ids`` or all; one row each, in order.
+    """Run the stored scripts again, all or the ones of ``ids``. Return a row for each, in order.
 
-    What was verified stays so: that a bug is gone here does not make its script a wrong one. A script that shows its
-    failure now and did not before is verified from now on. A row says ``cannot_run`` where it or its case cannot be
-    read, or its script is from elsewhere and not trusted. Raises `StoreError` where one of ``ids`` has no script, and
-    `NoConfinement` where a ``sandbox`` cannot be had.
+    A verified script stays verified: that a bug is gone here does not make its script wrong. A script that shows
+    its failure for the first time becomes verified. A row has ``cannot_run`` if the script or its case cannot be
+    read, or if the script is from elsewhere and not trusted. Raises `StoreError` if one of ``ids`` has no script,
+    and `NoConfinement` if a ``sandbox`` is not available.
     """
     answers = []
     with Index.open(db, readonly=True) as index, Processes(wanted(sandbox)) as processes:

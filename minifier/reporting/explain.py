@@ -65,11 +65,11 @@ VECTOR = 16
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Facts besides the minimal case. ``trace`` has the signatures of what its nodes call.
+    """Facts besides the minimal case.
 
-    ``steps`` are earlier cases of the reduction, each with its number, the last one first; ``step_trace`` has the
-    signatures of what their nodes call. ``again`` runs a case anew in fresh workers. ``headline`` is that of the
-    failure.
+    ``trace`` has the signatures of the functions that its nodes call. ``steps`` are earlier cases of the reduction,
+    each with its number, the last one first; ``step_trace`` has the signatures for their nodes. ``again`` runs a
+    case anew in fresh workers. ``headline`` is the headline of the failure.
     """
 
     trace: Trace | None = None
@@ -253,7 +253,7 @@ class _Session:
         return Feature(aspect, name, self.now.get((aspect, name), ""), answers).claim
 
     def magnitude(self) -> None:
-        """Where a large number fails and 1 passes: find the power of ten from which on it fails."""
+        """Find the smallest power of ten that fails, if a large number fails and 1 passes."""
         number = size_of_values(self.case)
         passes = self.answers.get((Aspect.VALUES, "values"), ())
         if number is None or not any(a.value == "ones" and a.outcome is Outcome.PASS for a in passes):

@@ -109,7 +109,7 @@ class Explanation:
 
 
 def stored(index: Index, capture: int) -> Explanation | None:
-    """The explanation kept for ``capture``. None where there is none, or one of an earlier reduction."""
+    """Return the explanation of ``capture``, or None if it is missing or belongs to an earlier reduction."""
     kept = index.artifacts.get(capture, ARTIFACT)
     if kept is None:
         return None

@@ -55,8 +55,10 @@ class NotMinified(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What a person asked for: a format or the text of a template of their own, names made anonymous, values beside
-    the script; ``unverified`` also hands out what did not show the failure."""
+    """A requested document: a format or the text of a template, anonymous names, values beside the script.
+
+    ``unverified`` also allows a script that did not show the failure.
+    """
 
     format: str = "script"
     template: str = ""
@@ -98,7 +100,7 @@ def stored_repro(
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a requested text is made from: the stored ``script``, or else the case and what is known of it."""
+    """The source of a requested text: the stored ``script``, or else the case and the facts about it."""
 
     request: ExportRequest
     script: str
@@ -131,7 +133,7 @@ class Prepared:
 
 
 def without_script(index: Index, capture: CaptureInfo) -> StoreError:
-    """Why a capture has no script, and the command that may make one."""
+    """Return the error that explains why a capture has no script, with the command that may make one."""
     id, why = capture.id, capture.reason.partition("\n")[0].rstrip(".")
     run = f"minify run {index.name} {id}"
     match capture.state:
@@ -154,8 +156,10 @@ def without_script(index: Index, capture: CaptureInfo) -> StoreError:
 
 
 def prepared(index: Index, capture_id: int, request: ExportRequest, stored: StoredCapture | None = None) -> Prepared:
-    """What the index has for the requested text; ``stored`` is the capture if it was read before. Raises `StoreError`
-    like `stored_repro`."""
+    """Collect the source of the requested text. ``stored`` is the capture if it was read before.
+
+    Raises `StoreError` like `stored_repro`.
+    """
     try:
         find(request.format)
     except UnknownFormat as error:

@@ -139,7 +139,7 @@ class Feature:
 
 
 def change(aspect: Aspect, name: str, now: str, value: str) -> str:
-    """One change in words that are the same in every version: ``16 instead of 17 as x.shape[1]``."""
+    """Describe a change in words that are the same in every version: ``16 instead of 17 as x.shape[1]``."""
     if value == LEFT_OUT:
         return f"{name} left out"
     if aspect is Aspect.DEFAULT:

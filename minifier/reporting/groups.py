@@ -1,4 +1,4 @@
-"""What a listing says of bugs: their captures, their state and their sizes, in a few characters each."""
+"""Columns of a list of bugs: their captures, their state and their sizes, in a few characters each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ids(found: Sequence[int], *, more: bool = False) -> str:
 
 
 def standing(bug: BugInfo, results: Mapping[int, RetestResult]) -> str:
-    """What people or retests said about a bug: ``fixed``, ``ignored``, ``changed``; empty if it is open and failing.
+    """Return the decision about a bug: ``fixed``, ``ignored``, ``changed``; empty if it is open and failing.
 
     ``results`` are the last results of its captures that were retested.
     """

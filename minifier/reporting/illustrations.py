@@ -1,4 +1,4 @@
-"""What the compiler made of a minimal case, such as its intermediate representation, for reports.
+"""The code that a compiler makes of a minimal case, such as its intermediate representation, for reports.
 
 The case runs once more in a worker while the adapter of the compiler collects illustrations
 (`BackendAdapter.illustrations`). They do not influence the result.
@@ -42,7 +42,7 @@ class Illustrations:
 
     @classmethod
     def from_json(cls, doc: object) -> Illustrations:
-        """Inverse of `to_json`, within the limits of `collect`, whoever wrote the file."""
+        """Read the result of `to_json`, within the limits of `collect`, because the file may come from a stranger."""
         rows = doc.get("items") if isinstance(doc, dict) else None
         if not isinstance(doc, dict) or not isinstance(rows, list):
             return cls()
@@ -79,7 +79,7 @@ def keep(index: Index, capture: int, found: Illustrations) -> None:
 
 
 def stored(index: Index, capture: int) -> Illustrations:
-    """What `keep` kept for ``capture``, as far as it can be read."""
+    """Return the illustrations that `keep` stored for ``capture``, as far as they can be read."""
     return Illustrations.from_json(index.artifacts.get(capture, ARTIFACT))
 
 

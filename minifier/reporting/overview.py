@@ -128,7 +128,7 @@ def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row:
 
 
 def in_brief(index: Index, capture: CaptureInfo) -> Detail:
-    """What a page about a bug shows of one of its failures: no script, no large picture, no difference of a step."""
+    """Describe a failure for the page of its bug: no script, no large picture, no difference of a step."""
     detail = _told(index, capture, _row(capture))
     detail = replace(detail, frames=detail.frames[:_FEW])
     try:
@@ -179,7 +179,7 @@ def _ablated(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
 
 
 def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
-    """What the row of a capture says."""
+    """List the facts in the row of a capture."""
     sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
     if capture.nodes_before is not None and capture.nodes_after is not None:
         sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
@@ -197,7 +197,7 @@ def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
 
 
 def _found(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
-    """What other rows say of a capture."""
+    """List the facts about a capture in other rows."""
     facts = []
     if (first := first_node.stored(index, capture.id)) is not None:
         facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
@@ -239,7 +239,7 @@ def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> D
 
 
 def _smallest_graph(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
-    """The minimized graph, or a part of the captured one where there is none."""
+    """Add the minimized graph, or else a part of the captured one."""
     best = index.best(capture)
     if best is None and capture.nodes_before is None:
         return replace(detail, source=without_paths(capture.graph_text, _LESS))

@@ -48,7 +48,7 @@ class Provenience:
 
 
 def provenience(index: Index, capture: CaptureInfo) -> Provenience:
-    """Where a capture comes from, as far as this user can know."""
+    """Return the origin of a capture, as far as this user can know it."""
     ours = capture.nodes_before is not None and index.stored(capture.id).captured().ours
     return Provenience(capture.id, ours, one_line(str(capture.provenance.get(MASKED, "")), 20))
 
@@ -105,13 +105,13 @@ def page_listing(report: FailureReport, page: str, origins: Sequence[Provenience
 
 
 def findings(files: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """What a person should look at in each of ``files``, by name, without repeating it."""
+    """Return the suspicious parts of each of ``files``, by name, without repeating the private text."""
     texts = {n: content.decode("utf-8", "replace") for n, content in files.items() if not n.endswith(".safetensors")}
     return {name: found for name, text in texts.items() if (found := list(dict.fromkeys(revealing(text))))}
 
 
 def warnings(files: Mapping[str, bytes]) -> list[str]:
-    """One line for each of ``files`` that has something private in it, with what to do."""
+    """Return a line for each of ``files`` that contains private text, with advice."""
     return [
         f"{name} has {', '.join(what)} in it: this is part of the code or of a value, so it was not changed; "
         "look for it before you send the file"
@@ -120,7 +120,7 @@ def warnings(files: Mapping[str, bytes]) -> list[str]:
 
 
 def _searched(texts: Mapping[str, str], origins: Iterable[Provenience], absent: Sequence[str]) -> dict[str, list[str]]:
-    """What was looked for in ``texts``, and which of it they have or have not."""
+    """List what ``texts`` were searched for, and which of it was found."""
     private = here()
     seen = {name: list(dict.fromkeys(revealing(text))) for name, text in texts.items()}
     present = {what for found in seen.values() for what in found}
@@ -171,7 +171,7 @@ def _names(case: Case) -> list[str]:
 
 
 def _values(case: Case) -> list[str]:
-    """Which values of tensors are printed."""
+    """Describe the tensors whose values are printed."""
     drawn = sum(t.init is not None for t in case.tensors)
     kept = [t for t in case.tensors if t.storage is not None]
     out = [f"values of {count(drawn, 'tensor')}, made from a seed or a constant, not captured"] if drawn else []

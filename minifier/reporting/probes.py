@@ -403,7 +403,7 @@ def _calling(node: Node, called: str, other: str) -> Node | None:
 
 
 def _calls(case: Case) -> dict[str, str]:
-    """What the nodes call, as the script says it; of several that call the same, the first, the second..."""
+    """Return the called function of each node, as the script prints it. Repeated calls are numbered."""
     labels = [_called(node, is_lowered(case)) for node in case.graph.compute]
     return {
         node.name: called if labels.count(called) == 1 else f"{called} (call {labels[: i + 1].count(called)})"

@@ -1,7 +1,7 @@
 """The record of a script: the facts in its header, kept in the index so that other formats can state the same.
 
-A format may be rendered later and on another machine. The failure, the versions and the number of runs are those of the
-day on which the script was verified.
+A format may be rendered later and on another machine. It states the failure, the versions and the number of runs of
+the day on which the script was verified.
 """
 
 from __future__ import annotations

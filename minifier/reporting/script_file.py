@@ -43,7 +43,7 @@ def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False)
     if not named_digest.startswith(f"v{SIGNATURE_VERSION}:"):
         raise StoreError(
             f"{path} names a signature of version {named_digest[1:].partition(':')[0]}, which an older fxminify wrote, "
-            f"and this one compares those of version {SIGNATURE_VERSION}: run the script itself, or minify again and "
+            f"and this one compares version {SIGNATURE_VERSION}: run the script itself, or minify again and "
             f"print it anew with minify repro"
         )
     beside = path.with_name(SIDE_FILE)
@@ -62,8 +62,11 @@ def verify_file(path: Path, *, runs: int, timeout: float, sandbox: bool = False)
 
 
 def copies(text: str, folders: Iterable[Path]) -> list[Path]:
-    """The files ``repro*.py`` in ``folders`` that have this very ``text``: what `minify catch` and `minify repro -o`
-    wrote, under the names that they and the documentation give. A file that cannot be read is none."""
+    """Return the files ``repro*.py`` in ``folders`` that have exactly this ``text``.
+
+    `minify catch` and `minify repro -o` wrote them, under the names that they and the documentation give. A file
+    that cannot be read is skipped.
+    """
     wanted, found = text.encode(), []
     for path in sorted({path for folder in folders for path in folder.glob("repro*.py")}):
         with suppress(OSError):

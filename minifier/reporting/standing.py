@@ -22,7 +22,7 @@ NOT_MINIFIED = "not minified"
 
 
 class Expect(StrEnum):
-    """What a retest should find. ``KNOWN``: no result that is worse than the earlier ones."""
+    """The expected result of a retest. ``KNOWN``: no result that is worse than the earlier ones."""
 
     KNOWN = "known"
     FIXED = "fixed"

@@ -16,11 +16,11 @@ from .size_rules import divisors
 
 #: The most places that are named one by one.
 _NAMED = 6
-#: Values of tensors as they are stored, and as they are told.
+#: Values of tensors as they are stored, and as sentences name them.
 _VALUES = {"what they are": "the present values", "recorded values": "the recorded values", "randn": "random numbers"}
-#: What is told in the plural.
+#: Names of values in the plural.
 _MANY = {"zeros", "ones", "random numbers", "the present values", "the recorded values"}
-#: What a verb ends with after one value.
+#: The ending of a verb after one value.
 _ENDINGS = {"pass": "es", "fail": "s"}
 _SETTINGS = {
     ("backward pass", "yes"): "the backward pass",
@@ -171,7 +171,7 @@ class Wording:
         return set(self.tensors) <= set(places)
 
 
-#: An argument that is not given is told only where it matters, and an operator in a sentence of its own.
+#: A missing argument is named only if it matters, and an operator has a sentence of its own.
 _COUNTED = frozenset(Aspect) - {Aspect.DEFAULT, Aspect.OPERATOR}
 
 

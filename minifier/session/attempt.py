@@ -1,7 +1,8 @@
-"""One attempt at a capture through one entry to the backend: reduce it, then render and verify its script.
+"""An attempt at a capture through one entry to the backend: reduce it, then render and verify its script.
 
-Queries of the search are logged before they are asked, so a second run repeats none of them; see
-`fxminify.minifier.oracle.scheduler`. Replays, the check of the final case and the query about the rest are not logged.
+Queries of the search are logged before they are sent, so a second run repeats none of them; see
+`fxminify.minifier.oracle.scheduler`. Replays, the check of the final case and the query about the remaining
+failures are not logged.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ _VERIFYING, _KEPT = 8.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """How an attempt ended. ``queries`` counts those of the attempts before it, too.
+    """The result of an attempt.
 
-    ``complete``: the reduction came to its end, else a later run can go on with it. ``final``: another entry would not
-    help. ``next`` is the attempt that must follow: where what is left of a hang only takes long, or where the script of
-    what is left does not show the failure.
+    * ``queries`` includes the queries of earlier attempts.
+    * ``complete``: the reduction came to its end; otherwise a later run can continue it.
+    * ``final``: another entry would not help.
+    * ``next`` is the attempt that must follow: after the reduced graph of a hang turned out to be only slow, or
+      after the script of the reduced graph did not show the failure.
     """
 
     reduction: int
@@ -85,11 +88,11 @@ class AttemptResult:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a reduction ended with, and what became of its script. ``case`` is that with all that the script needs.
+    """The result of a reduction, and its script.
 
-    ``share`` is the share of its runs in which the script showed the failure, ``shown_fresh`` whether the case showed
-    it in a fresh worker, and ``failure`` what it showed there. Where it is not ``printable``, there is no script to
-    disagree with: another entry would not help.
+    ``case`` has all parts that the script needs. ``share`` is the share of the script's runs that showed the
+    failure, ``shown_fresh`` whether the case failed in a fresh worker, and ``failure`` the failure there. If it is
+    not ``printable``, no script can disagree with it: another entry would not help.
     """
 
     found: ReductionResult
@@ -430,7 +433,7 @@ class EntryAttempt:
         return Luck(*verdict.counted)
 
     def validity(self) -> KnownValidity:
-        """What workers know about the validity of candidates."""
+        """The knowledge of workers about the validity of candidates."""
         return KnownValidity(Validation(self.session.pool, self.timeout), self.scheduler.key)
 
     def ask_about_the_rest(self, start: Case, trace: Trace, done: Printed) -> None:

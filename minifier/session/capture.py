@@ -1,10 +1,10 @@
-"""One capture, from its replay to its verified script.
+"""Minify one capture, from its replay to its verified script.
 
-Where a small part of the captured graph fails as captured, that part is replayed (`minifier.session.head_start`), else
-the whole graph. A capture whose failure does not show in the replays is not minified. Otherwise the shrinker reduces
-it, and its script is run as a file in fresh processes (`minifier.session.attempt`). If the script does not show the
-failure that the oracle saw, the reduction is repeated through the entry that is closest to the script, and at last with
-the script itself as the oracle. If that fails, too, the capture ends as unverified.
+If a small part of the captured graph fails as captured, that part is replayed (`minifier.session.head_start`), else
+the whole graph. A capture whose failure does not show in the replays is not minified. Otherwise the shrinker
+reduces it, and its script is run as a file in fresh processes (`minifier.session.attempt`). If the script does not
+show the failure that the oracle saw, the reduction is repeated through the entry that is closest to the script, and
+at last with the script itself as the oracle. If that fails, too, the capture ends as unverified.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GUESS_LIMIT = 120.0
 
 @dataclass(frozen=True, slots=True)
 class CaptureOutcome:
-    """How a capture ended, and the capture ids of other failures that were found."""
+    """The final state of a capture, and the capture ids of other failures that were found."""
 
     state: State
     reason: str = ""
@@ -110,7 +110,7 @@ def _loaded(agreed: AgreedCase, resources: SharedResources) -> tuple[Case, Worke
 
 @dataclass(frozen=True, slots=True)
 class _CaptureWork:
-    """What replays and attempts of one capture need. ``begun`` is the step that the work goes on from."""
+    """The shared input of replays and attempts of one capture. ``begun`` is the step at which the work continues."""
 
     index: Index
     capture: CaptureInfo
@@ -268,9 +268,10 @@ def _first_guess(
     options: MinifyOptions,
     resources: SharedResources,
 ) -> tuple[Emitter, Callable[[], Draft | None]]:
-    """What draws up a script of the culprit that ``failure`` names, which can run while the workers import.
+    """Return an emitter, and a function that drafts a script of the culprit that ``failure`` names.
 
-    Where it names none, the imports of the script are done in that time: they are those of any graph of one operator.
+    The function can run while the workers import. If the failure names no culprit, it only does the imports of the
+    script, which are the same for any graph of one operator.
     """
     matcher, limit = _matcher(failure, options), options.timeout or _GUESS_LIMIT
     emitter, case = Emitter(index, capture, agreed, matcher, limit, resources.processes), agreed.case
@@ -305,7 +306,7 @@ def entry_to_resume(index: Index, capture_id: int, options: MinifyOptions, begun
 
 
 def replay_event(capture_id: int, shown: Replay, part: int = 0) -> ReplayFinished:
-    """What the replays showed."""
+    """Return the event that reports the replays."""
     seen = shown.entries.get(shown.entry) or Shown()
     return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason, part)
 
@@ -359,7 +360,7 @@ def _variants(case: Case) -> list[Case]:
 
 
 def earlier(capture: CaptureInfo) -> str:
-    """What the process had done before the failure, which a replay may lack; in words."""
+    """Describe the earlier actions of the process, which a replay may lack."""
     graphs, calls, shapes = (capture.provenance.get(key) for key in ("graph", "call", "shapes_before"))
     parts: list[str] = []
     if isinstance(graphs, int) and graphs > 1:

@@ -1,4 +1,6 @@
-"""What the attempts at one capture share: the replayed capture, its workers, its budget and other failures found."""
+"""Shared state of the attempts at one capture: the replayed capture, its workers, its budget and other failures
+found.
+"""
 
 from __future__ import annotations
 

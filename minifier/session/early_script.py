@@ -1,4 +1,4 @@
-"""A script beside the work: stored and told as soon as a run of it has shown the failure, replaced by the final one."""
+"""The early script: stored and reported as soon as a run of it has shown the failure, replaced by the final one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EarlyScript:
         self._vain = 0
 
     def is_wanted(self) -> bool:
-        """Whether none is running, none has shown the failure, and not too many were run in vain."""
+        """Return whether no draft is running, none has shown the failure, and few drafts have failed."""
         running = self._running
         if self.told or self._vain == _VAIN or (running is not None and not running.made.done()):
             return False
@@ -69,7 +69,7 @@ class EarlyScript:
         self._listener(FirstScript(self._running.emitter.capture.id, shown.case.graph.count))
 
     def tell_while(self, work: Callable[[], Draft]) -> Draft:
-        """The result of ``work``, which is the final script. One that is ready before that is told."""
+        """Return the result of ``work``, which is the final script. Report an early script that is ready before it."""
         with ThreadPoolExecutor(1) as beside:
             final = beside.submit(work)
             try:

@@ -1,7 +1,7 @@
-"""What `fxminify.minify` tells while it works: one frozen dataclass for each kind of event.
+"""Events of `fxminify.minify`: one frozen dataclass for each kind.
 
-A listener is any callable that takes an event. It is called in the thread that minifies, so it should return quickly;
-an exception it raises ends the run like Ctrl-C.
+A listener is any callable that takes an event. It is called in the thread that minifies, so it should return
+quickly; an exception it raises ends the run like Ctrl-C.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFinished:
-    """The failure showed in ``shown`` of ``runs`` runs; ``reason`` says why it was not reproduced.
+    """The failure showed in ``shown`` of ``runs`` runs; ``reason`` explains why it was not reproduced.
 
-    ``entry`` is how the backend was called: ``direct``, on the graph, or ``compile``, by `torch.compile`. ``part`` is
-    that of `ReplayStarted`.
+    ``entry`` is the way of calling the backend: ``direct``, on the graph, or ``compile``, by `torch.compile`.
+    ``part`` has the same meaning as in `ReplayStarted`.
     """
 
     capture_id: int
@@ -67,8 +67,8 @@ class ReplayFinished:
 class QueryAnswered:
     """The backend has judged a candidate.
 
-    ``nodes`` of ``start_nodes`` compute nodes are left after ``queries`` queries, ``stage`` is the pass at work, or
-    what else is asked about, ``budget`` the seconds that were allowed, if any.
+    ``nodes`` of ``start_nodes`` compute nodes are left after ``queries`` queries. ``stage`` is the running pass, or
+    the subject of other queries. ``budget`` is the allowed number of seconds, if any.
     """
 
     capture_id: int
@@ -81,10 +81,10 @@ class QueryAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StepAccepted:
-    """A smaller or plainer graph shows the failure, and is the best from now on.
+    """A smaller or plainer graph shows the failure, and is the new best case.
 
-    It is step ``number``, counted from 1, and was proposed by ``pass_name``. ``nodes`` and ``inputs`` count those of
-    the graph, ``queries`` all that were asked so far.
+    It is step ``number``, counted from 1, and was proposed by ``pass_name``. ``nodes`` and ``inputs`` are counts of
+    the graph, ``queries`` is the number of all queries so far.
     """
 
     capture_id: int
@@ -97,9 +97,11 @@ class StepAccepted:
 
 @dataclass(frozen=True, slots=True)
 class FirstScript:
-    """A script with ``nodes`` compute nodes is stored, and a run of it in a process of its own showed the failure. The
-    work goes on: the final script replaces it. This is told where the failure names the culprit, where a small part of
-    the captured graph fails at once, and where a query takes long."""
+    """A script with ``nodes`` compute nodes is stored, and a run of it in a separate process showed the failure.
+
+    The work goes on: the final script replaces it. This event occurs if the failure names the culprit, if a small
+    part of the captured graph fails at once, or if a query takes long.
+    """
 
     capture_id: int
     nodes: int
@@ -143,7 +145,7 @@ Event = (
     | Noted
     | CaptureFinished
 )
-#: Is told each event as it happens.
+#: A callable that gets each event when it happens.
 Listener = Callable[[Event], None]
 
 

@@ -35,19 +35,22 @@ from ..sandbox.pool import Ended, Workers
 LEAST_NODES = 8
 #: Seconds that one query may take. A part of the graph that takes longer is no help.
 LIMIT = 120.0
-#: Its answers are those of the pass `slices`.
+#: Its answers count as answers of the pass `slices`.
 _GUESSES = Pass("slices", "Keeps what the failure names, or one of each operator.", nodes.guesses, one_shot=True)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadStart:
-    """What was found: ``case`` fails as captured, with ``failure``, through ``entry`` and with so many ``threads`` of
-    torch; None where nothing was.
+    """The result of the search for a small failing part.
 
-    ``verdicts`` are those of the queries by key, with the name of the pass that asked; ``used`` has the keys of those
-    that were not asked ahead in vain. ``others`` are the cases that failed in another way. ``looked_for_first``: the
-    first node that differs was asked about. Where not ``certain``, the captured failure lacks a part of its signature,
-    such as the stack of a crash, and another bug may look alike.
+    * ``case`` fails as captured, with ``failure``, through ``entry`` and with ``threads`` threads of torch. It is
+      None if no part was found.
+    * ``verdicts`` are the verdicts of the queries by key, with the name of the pass that asked. ``used`` has the
+      keys of needed queries; the others were sent ahead.
+    * ``others`` are the cases that failed in another way.
+    * ``looked_for_first``: the first node that differs was queried.
+    * ``certain`` is False if the captured failure lacks a part of its signature, such as the stack of a crash. Then
+      another bug may look alike.
     """
 
     case: Case | None = None

@@ -36,24 +36,26 @@ def minify(
     listener: Listener | None = None,
     confirm: Confirm = refuse,
 ) -> MinifyResults:
-    """Minify the failures of ``db`` and store a verified script of each. Returns one result a capture, sorted by id.
+    """Minify the failures of ``db`` and store a verified script of each. Return one result per capture, sorted by
+    id.
 
-    ``db`` is a path or a database URL. Without ``ids`` every pending capture is minified; of ``ids`` those that are not
-    done yet, or all with ``options.again``. ``listener`` is told each `fxminify.minifier.session.events.Event`; without
-    one a notebook shows the progress, and nothing else does.
+    ``db`` is a path or a database URL. Without ``ids`` every pending capture is minified. With ``ids`` the captures
+    that are not done yet are minified, or all of them with ``options.again``. ``listener`` gets each
+    `fxminify.minifier.session.events.Event`; without one, a notebook shows the progress. Captures made by another
+    installation run only with ``options.trust``, or if ``confirm(question)`` is true; others end as blocked.
 
-    Captures made by another installation run only with ``options.trust``, or where ``confirm(question)`` is true;
-    others end as blocked. Other failures that are found on the way are stored as pending captures for the next call.
-    Several processes may work on one index: each capture is minified by one of them. An interrupted call (``kill -9``,
-    too) loses nothing, the next one goes on where it stopped.
+    Other failures that are found on the way are stored as pending captures for the next call. Several processes may
+    work on one index: each capture is minified by one of them. An interrupted call (``kill -9``, too) loses
+    nothing, the next one continues where it stopped.
 
-    Raises `fxminify.store.errors.StoreError` where the index cannot be used,
-    `fxminify.minifier.sandbox.cluster.NoCluster` where ``options.executor`` cannot be had, and
-    `fxminify.backends.running.confinement.NoConfinement` where ``options.sandbox`` cannot: then nothing was run.
+    Raises `fxminify.store.errors.StoreError` if the index cannot be used,
+    `fxminify.minifier.sandbox.cluster.NoCluster` if ``options.executor`` is not available, and
+    `fxminify.backends.running.confinement.NoConfinement` if ``options.sandbox`` is not available: then nothing was
+    run.
     """
     tell = listener or notebook_progress.listener()
     if options.sandbox and options.executor:
-        raise NoConfinement("--sandbox confines processes of this machine, not those of --executor: give one of them.")
+        raise NoConfinement("--sandbox confines processes of this machine only, not workers of --executor: give one.")
     with (
         Index.open(os.fspath(db)) as index,
         connect(options.executor) if options.executor else nullcontext() as cluster,
@@ -77,7 +79,7 @@ def minify(
                 if not index.leases.take(capture.id):
                     holders = [str(info) for info in index.leases.find() if info.capture == capture.id]
                     holder = holders[0] if holders else "another process"
-                    tell(CaptureFinished(index.captures.get(capture.id), f"{holder} is at work on it"))
+                    tell(CaptureFinished(index.captures.get(capture.id), f"{holder} is working on it"))
                     continue
                 now = index.captures.get(capture.id)
                 why = ""

@@ -13,7 +13,7 @@ from ...store.document.case import Case
 from ..oracle.verdict import InterestingnessTest, Outcome
 from ..reporting.features import Aspect, Feature, ProbeAnswer
 
-#: The value of a variable that is not printed, and that of one that is not set.
+#: The shown value of a variable that is not printed, and of one that is not set.
 SET, NOT_SET = "set", "not set"
 
 

@@ -17,7 +17,7 @@ _PAUSE = 0.2
 
 
 def listener() -> events.Listener:
-    """A `NotebookProgress` in the kernel of a notebook; elsewhere nobody listens."""
+    """Return a `NotebookProgress` in the kernel of a notebook, and elsewhere a listener that ignores all events."""
     shell = ipython.shell()
     return NotebookProgress() if hasattr(shell, "kernel") else events.ignore
 

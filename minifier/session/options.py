@@ -1,4 +1,4 @@
-"""What a person can say about a reduction."""
+"""The options of a minification."""
 
 from __future__ import annotations
 

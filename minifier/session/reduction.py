@@ -1,12 +1,12 @@
-"""One reduction: runs the shrinker, and goes back where steps turn out to be flaky or false.
+"""A reduction: run the shrinker, and go back when steps turn out to be flaky or false.
 
-A worker that has answered many queries may answer differently than a new one does, because a backend keeps state. So
-the first stage and each later pass that changed the case are *confirmed* by an unused worker before the search goes
-beyond the next step. If the two disagree, the step is undone and all workers are replaced.
+A worker that has answered many queries may answer differently than a new one does, because a backend keeps state.
+So the first stage and each later pass that changed the case are *confirmed* by an unused worker before the search
+goes beyond the next step. If the two disagree, the step is undone and all workers are replaced.
 
-The shrinker is a function of the verdicts (note 3). So when steps turn out to be flaky (`minifier.oracle.flakiness`) or
-are not confirmed, their verdicts are corrected and the case is reduced again. Verdicts up to the last good step are
-known, so the first new query is the one after it.
+The shrinker is a function of the verdicts (note 3). So when steps turn out to be flaky
+(`minifier.oracle.flakiness`) or are not confirmed, their verdicts are corrected and the case is reduced again.
+Verdicts up to the last good step are known, so the first new query is the one after it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class _NotConfirmed(Exception):
 
 
 class Reduction:
-    """The reduction of ``start``, whose values are in ``trace``. ``timeout`` is that of one query, in seconds.
+    """The reduction of ``start``, whose values are in ``trace``.
 
-    ``small`` is called with the case of which nothing more can be removed, and with plainer ones after it.
+    ``timeout`` is the limit of one query, in seconds. ``small`` is called with the case when no pass can remove
+    more, and with plainer cases after it.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Reduction:
         self.passes = passes
         self.small = small
         self.steps = StepLog(session.index, log.reduction, start, session.pool.scratch, session.stepped)
-        #: The steps of this round, and the keys of those that the round before has told of.
+        #: The steps of this round, and the keys of the steps that the round before has reported.
         self.path: list[tuple[Case, str]] = []
         self._told: list[str] = []
         self._rounds = 0
@@ -116,7 +117,7 @@ class Reduction:
         return result if since is None else ReductionResult(self._back(since), result.complete)
 
     def doubted(self) -> ReductionResult | None:
-        """The result without the steps that confirmation votes call flaky; None if there are none."""
+        """Return the result without the steps that confirmation votes call flaky, or None without such steps."""
         return self.run() if self._undo_flaky(doubted=True) else None
 
     def more_reliable(self, script: ScriptOracle) -> ReductionResult | None:
@@ -185,7 +186,7 @@ class Reduction:
         undone = False
 
         def proceed() -> bool:
-            # A wrong SAME in the search would make every canonicalization pass vote in vain.
+            # A wrong SAME in the search would make every canonicalization pass vote without success.
             nonlocal undone
             undone = self.oracle.votes.runs > 1 and self._undo_flaky()
             if not undone:

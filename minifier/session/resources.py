@@ -1,4 +1,4 @@
-"""What the captures of one call share: the workers of a backend, and the processes in which scripts run."""
+"""Shared resources of the captures of one call: the workers of a backend, and the processes in which scripts run."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ class SharedResources:
 
 
 def affordable(case: Case) -> int:
-    """How many workers this machine can have at a time for ``case`` before it is known what one of them takes."""
+    """Return how many workers for ``case`` this machine can probably run at a time, before one was measured."""
     takes = _WORKER + _ELEMENT * sum(tensor.numel for tensor in case.tensors)
     return max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)), psutil.virtual_memory().available // 2 // takes))
 
 
 def _imports(case: Case) -> list[Any]:
-    """What the workers of ``case`` import, and where from."""
+    """Return the imports of the workers of ``case``, with their sources."""
     spec, own = BackendSpec.from_json(case.backend), case.backend
     modules = spec.modules() or [spec.name]
     given = [own.get(key) for key in ("search_path", "source", "environment")]

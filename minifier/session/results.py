@@ -1,4 +1,4 @@
-"""What `fxminify.minify` returns, and the sentence about a capture that was worked on."""
+"""The results of `fxminify.minify`, and the sentence about a minified capture."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...store.text import count, printable
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MinifyResult:
-    """What became of one capture. A notebook shows it with its script.
+    """The result of one capture. A notebook shows it with its script.
 
-    ``capture`` is its row in the index, ``script`` the text of its script, empty where there is none,
-    ``others`` the ids of other failures that were found on the way and stored as captures of their own. ``skipped`` is
-    true for a capture that was done before and left as it is.
+    ``capture`` is its row in the index, ``script`` the text of its script, or empty. ``others`` are the ids of
+    other failures that were found on the way and stored as captures of their own. ``skipped`` is true for a capture
+    that was done before and left as it is.
     """
 
     capture: CaptureInfo
@@ -35,7 +35,7 @@ class MinifyResult:
 
     @property
     def reason(self) -> str:
-        """Why the state is not better; empty where there is nothing to say."""
+        """The reason why the state is not better. It may be empty."""
         return self.capture.reason
 
     @property
@@ -65,7 +65,7 @@ class MinifyResults(list[MinifyResult]):
 
 
 def outcome(row: CaptureInfo) -> str:
-    """One line about a capture that was worked on."""
+    """Describe a minified capture in one line."""
     if row.state in ("verified", "unverified") and row.nodes_after is not None:
         shown = f"{row.verified} of {row.runs} fresh runs of the script show it"
         if row.nodes_before == row.nodes_after:

@@ -21,8 +21,11 @@ MOST_BYTES = 8 << 20
 
 
 class StepLog:
-    """``start`` is the case before the first step, ``blobs`` has the storages of every candidate, ``told``
-    is called with each step."""
+    """The log of accepted steps.
+
+    ``start`` is the case before the first step, ``blobs`` has the storages of every candidate. Each step is
+    reported to the last argument after it is stored.
+    """
 
     def __init__(
         self, index: Index, reduction: int, start: Case, blobs: Blobs, told: Callable[[StepInfo], None]
@@ -40,7 +43,7 @@ class StepLog:
         self._started = time.monotonic()
 
     def add(self, case: Case, key: str, pass_name: str, queries: int) -> None:
-        """``case`` is the best now; ``queries`` had been asked by then. It is told once it is stored."""
+        """Store a step with ``case``, the new best case after ``queries`` queries, and then report it."""
         self.number += 1
         self.numbers[key] = self.number
         step = StepInfo(

@@ -19,16 +19,16 @@ class Validation:
     timeout: float
 
     def way(self, base: Case) -> Way | None:
-        """How to tell candidates made of ``base``; None if the worker fails."""
+        """Choose how to check candidates made of ``base``. Return None if the worker fails."""
         reply = self.pool.submit("way", tasks.way_argument(base), timeout=self.timeout).result()
         return Way(reply.result["way"]) if reply.ended is Ended.DONE else None
 
     def valid(self, way: Way, candidates: Sequence[Case]) -> Sequence[bool] | None:
-        """Which candidates eager accepts; None if the worker fails."""
+        """Return for each candidate whether eager accepts it, or None if the worker fails."""
         reply = self.pool.submit("validity", tasks.validity_argument(way, candidates), timeout=self.timeout).result()
         return list(reply.result["valid"]) if reply.ended is Ended.DONE else None
 
     def obeys_rules(self, cases: Sequence[Case]) -> Sequence[bool] | None:
-        """Which cases with subgraphs obey torch's own rules; None if the worker fails."""
+        """Return for each case whether its subgraphs obey torch's own rules, or None if the worker fails."""
         reply = self.pool.submit("rules", tasks.rules_argument(cases), timeout=self.timeout).result()
         return list(reply.result["obeyed"]) if reply.ended is Ended.DONE else None

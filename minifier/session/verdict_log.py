@@ -1,4 +1,4 @@
-"""The verdict log of one reduction: every query before it is asked, and all verdicts, also those of earlier runs."""
+"""The verdict log of one reduction: every query before it is sent, and all verdicts, including earlier runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class VerdictLog:
 
     @property
     def total(self) -> int:
-        """`queries` and those of the attempts before."""
+        """The number of queries, including earlier attempts."""
         return self.before + self.queries
 
     def asked(self, key: str, pass_name: str) -> None:

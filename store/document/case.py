@@ -1,4 +1,4 @@
-"""What is compiled, as plain data: a `Case` is a graph, its inputs, its context and its backend.
+"""A compilation as plain data: a `Case` is a graph, its inputs, its context and its backend.
 
 * **Everything is JSON.** A value inside a graph is a plain ``None``/``bool``/``int``/finite ``float``/``str``,
   a list, or a dict with exactly one key, its *tag* (``{"ref": "relu"}``, ``{"tuple": [...]}``,
@@ -41,12 +41,12 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class Node(_Read):
-    """One FX node.
+    """An FX node.
 
-    ``target`` is a tagged target for ``call_function`` (``{"op": "aten::relu.default"}``,
-    ``{"packet": "aten::relu"}``, ``{"hop": "cond"}``, ``{"fn": "torch.relu"}``), otherwise the string FX keeps:
-    the placeholder's own target (not its name), the method's name, the attribute's path.
-    ``meta`` is for display and heuristics only: ``{"dtype": str, "shape": [int | str], "stack": str, "module": str}``.
+    ``target`` is a tagged target for ``call_function`` (``{"op": "aten::relu.default"}``, ``{"packet":
+    "aten::relu"}``, ``{"hop": "cond"}``, ``{"fn": "torch.relu"}``), otherwise the string FX keeps: the
+    placeholder's own target (not its name), the method's name, the attribute's path. ``meta`` is for display and
+    heuristics only: ``{"dtype": str, "shape": [int | str], "stack": str, "module": str}``.
     """
 
     name: str
@@ -104,12 +104,12 @@ class Graph:
 
     @property
     def compute(self) -> tuple[Node, ...]:
-        """The compute nodes, in order, without those of subgraphs."""
+        """The compute nodes, in order, without the nodes of subgraphs."""
         return tuple(n for n in self.nodes if n.is_compute)
 
     @property
     def count(self) -> int:
-        """The number of compute nodes, those of subgraphs included."""
+        """The number of compute nodes, including the nodes of subgraphs."""
         inner: list[Graph] = [attr["graph"] for attr in self.attrs.values() if "graph" in attr]
         return sum(n.is_compute for n in self.nodes) + sum(graph.count for graph in inner)
 
@@ -119,7 +119,7 @@ class Graph:
         return self.nodes[-1]
 
     def map_nodes(self, edit: Callable[[Node], Node]) -> Graph:
-        """This graph with ``edit`` applied to each node, those of subgraphs included."""
+        """Return this graph with ``edit`` applied to each node, including the nodes of subgraphs."""
         attrs = {p: {**a, "graph": a["graph"].map_nodes(edit)} if "graph" in a else a for p, a in self.attrs.items()}
         return replace(self, nodes=tuple(map(edit, self.nodes)), attrs=attrs)
 
@@ -139,7 +139,7 @@ class TensorSpec:
     * ``parts``: indices of the component tensors of a sparse (``layout``) or quantized (``extra``) tensor.
 
     ``dynamic`` lists dimensions that `torch._dynamo.mark_dynamic` makes symbolic. ``subclass`` is the dotted name of
-    a class that is not torch's own: an import of the case has it. ``attributes`` are those of the tensor.
+    a class that is not torch's own: an import of the case has it. ``attributes`` are the tensor's own attributes.
     """
 
     dtype: str
@@ -172,7 +172,7 @@ class TensorSpec:
 
     @property
     def reach(self) -> int:
-        """How many elements of its storage the tensor spans, from the storage's first to the last one it reads."""
+        """The number of elements from the start of the storage to the last one that the tensor reads."""
         steps = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
         return self.offset + steps + 1 if self.numel else 0
 
@@ -192,16 +192,17 @@ MOST_CALLS = 64
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is compiled. ``inputs`` has one value per placeholder of ``graph``, in order.
+    """A compilation.
 
-    ``context`` is the ambient state (`fxminify.backends.running.ambient`), ``backend`` a
-    `fxminify.backends.provenance.spec.BackendSpec` as data, ``imports`` what must be imported besides the backend
-    (custom-op libraries).
-    ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager. ``calls`` is
-    how often the compiled graph is called: some failures need a second call. ``earlier`` has the inputs of earlier
-    calls by name of the placeholder; those that are not named are the same. ``tolerance`` is a person's tolerance for
-    the comparison, by dtype (`fxminify.store.document.tolerance`). If ``strict``, differences of ill-conditioned
-    results are divergences, too.
+    * ``inputs`` has one value per placeholder of ``graph``, in order.
+    * ``context`` is the ambient state (`fxminify.backends.running.ambient`), ``backend`` a
+      `fxminify.backends.provenance.spec.BackendSpec` as data. ``imports`` are imported besides the backend
+      (custom-op libraries).
+    * ``backward`` asks for a backward pass after the forward one, ``compare`` for a comparison with eager.
+    * ``calls`` is how often the compiled graph is called: some failures need a second call. ``earlier`` has the
+      inputs of earlier calls by name of the placeholder; inputs without a name there are the same.
+    * ``tolerance`` is a person's tolerance for the comparison, by dtype (`fxminify.store.document.tolerance`). If
+      ``strict``, differences of ill-conditioned results are divergences, too.
     """
 
     graph: Graph
@@ -273,7 +274,7 @@ def tensors_in(value: Value) -> Iterator[int]:
 
 
 def every_node(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph, then those of its sub-graphs."""
+    """Yield the nodes of a graph, then the nodes of its sub-graphs."""
     yield from graph.nodes
     for attr in graph.attrs.values():
         if "graph" in attr:

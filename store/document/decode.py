@@ -116,10 +116,10 @@ def brief(x: object) -> str:
 
 
 class _Reader:
-    """Reads one document. Each method checks one thing and raises `InvalidDocument` where it is not exactly right.
+    """Reads one document. Each method checks one thing and raises `InvalidDocument` if it is not exactly right.
 
-    ``where`` is the place that is read, for messages. ``values`` and ``nodes`` count what was read. ``tensors`` are
-    those of the document. ``custom`` admits operators of libraries outside torch.
+    ``where`` is the current place, for messages. ``values`` and ``nodes`` count the values and nodes read so far.
+    ``tensors`` are the tensors of the document. ``custom`` admits operators of libraries outside torch.
     """
 
     def __init__(self, limits: Limits) -> None:

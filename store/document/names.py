@@ -97,7 +97,7 @@ def _shipped() -> NameTable:
 
 @cache
 def table() -> NameTable:
-    """The shipped table, united with that of the installed torch if there is one; read once."""
+    """Return the shipped table, united with the table of the installed torch if it exists. It is read once."""
     names = _shipped()
     if (path := names_cache.path_for(names.torch)) and (own := _own(path)):
         names = NameTable(**{f.name: _united(getattr(names, f.name), getattr(own, f.name)) for f in fields(names)})
@@ -105,7 +105,7 @@ def table() -> NameTable:
 
 
 def _own(path: Path) -> NameTable | None:
-    """The table of the installed torch, None if there is none that can be trusted."""
+    """Return the table of the installed torch, or None if it is missing or not trusted."""
     try:
         content = names_cache.read(path)
         return None if content is None else msgspec.json.decode(content, type=NameTable)
@@ -121,7 +121,7 @@ def _united(shipped: Any, own: Any) -> Any:
 
 
 def growable() -> Path | None:
-    """Where the table of the installed torch would be written; None where it is there, or is the shipped one."""
+    """Return the path at which the table of the installed torch is missing, or None if it is not needed."""
     path = names_cache.path_for(_shipped().torch)
     return path if path is not None and _own(path) is None else None
 

@@ -4,8 +4,8 @@ The shipped table (`names.json`) was generated with one version of torch; anothe
 `names.grow` generates the table of the installed torch with the same rules, in a process of its own, because the rules
 import parts of torch that a program may never use. Every process of this user then reads the file, without torch.
 
-A file counts only if this user owns it and nobody else can write to it. What is not trusted, or is no table, is ignored
-and generated anew.
+A file counts only if this user owns it and others cannot write to it. An untrusted or invalid file is ignored and
+generated again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @cache
 def path_for(shipped: str) -> Path | None:
-    """Where the table of the installed torch is kept. The name holds torch's version and a digest of the rules.
+    """Return the path of the table of the installed torch. Its name has torch's version and a digest of the rules.
 
-    None where ``shipped`` is that version, where torch is not installed, and where this user has no home directory.
+    Return None if ``shipped`` is that version, if torch is not installed, or if this user has no home directory.
     """
     try:
         version = metadata.version("torch")
@@ -98,5 +98,5 @@ def generate(path: Path) -> bool:
 
 
 def _is_private(known: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
-    """Whether a file or folder is of the right kind, belongs to this user, and nobody else can write to it."""
+    """Return whether a file or folder is of the right kind, belongs to this user, and others cannot write to it."""
     return is_kind(known.st_mode) and known.st_uid == os.geteuid() and not known.st_mode & _OTHERS_WRITE

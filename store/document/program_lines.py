@@ -1,7 +1,7 @@
-"""Where a graph comes from: the lines of the user's program, and the modules that ran them.
+"""The lines of the user's program that a graph comes from, and the modules that ran them.
 
-Dynamo notes both at every node, and the capture keeps them (`Node.meta`). Edits keep them, too, so the minimal graph
-still says which lines of the program the failure needs. All of it is for display only.
+Dynamo notes both at every node, and the capture keeps them (`Node.meta`). Edits keep them, too, so the minimal
+graph still says which lines of the program the failure needs. All of it is for display only.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class ProgramLine:
-    """One place: ``line`` is ``model.py:16 forward``, without a directory; ``modules`` are paths such as
-    ``encoder.layer.0`` of the modules that were running there, in order. One of the two may be empty."""
+    """A place in a program.
+
+    ``line`` is ``model.py:16 forward``, without a directory; ``modules`` are paths such as ``encoder.layer.0`` of
+    the modules that were running there, in order. One of the two may be empty.
+    """
 
     line: str
     modules: tuple[str, ...] = ()

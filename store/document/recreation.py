@@ -1,9 +1,9 @@
-"""How a document says that a backend and custom operators are made again: `check_backend`, `check_import`.
+"""The form in which a document describes a backend and custom operators: `check_backend`, `check_import`.
 
-All of it is checked when a document is read, in pure Python: what is not of this form is never printed, listed or
+All of it is checked when a document is read, in pure Python: data in another form is never printed, listed or
 loaded. `backends.provenance` gives the forms their meaning: `backends.provenance.spec` to a backend,
-`backends.provenance.expression` to an expression, `backends.provenance.libraries` to an import. Each function raises
-`ValueError` with a sentence.
+`backends.provenance.expression` to an expression, `backends.provenance.libraries` to an import. Each function
+raises `ValueError` with a sentence.
 """
 
 from __future__ import annotations

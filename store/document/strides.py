@@ -1,7 +1,7 @@
 """Strides, and the calls that make them: `.t()`, `.permute(...)`, `.expand(...)`, a memory format.
 
-All compute as torch does, also for dimensions of size 1. A tensor that a generator makes is drawn in memory order where
-`view` has a view for its strides, and in logical order where they are those of a memory format.
+All compute as torch does, also for dimensions of size 1. A tensor that a generator makes is drawn in memory order
+if `view` has a view for its strides, and in logical order if they are the strides of a memory format.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def memory_order(shape: Shape, stride: Shape) -> list[int]:
-    """The dimensions from the outermost to the innermost. Of equal strides those of one element come last."""
+    """Return the dimensions from the outermost to the innermost. Of equal strides, dimensions of size 1 come last."""
     return sorted(range(len(shape)), key=lambda d: (-stride[d], shape[d] == 1, d))
 
 
 def view(shape: Shape, stride: Shape) -> tuple[Shape, str] | None:
-    """The shape of a contiguous tensor, and the view of it with ``shape`` and ``stride``; None if there is none."""
+    """Return the shape of a contiguous tensor, and the view of it with ``shape`` and ``stride``, or None without
+    one.
+    """
     if stride == contiguous(shape):
         return shape, ""
     if 0 in shape:

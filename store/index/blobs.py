@@ -242,7 +242,7 @@ def insert_data(session: Session, table: type[Base], rows: Sequence[Mapping[str,
 
 
 def _stored(session: Session, names: Collection[str]) -> set[str]:
-    """Those of the storages with these names that have a row."""
+    """Return the names among ``names`` of storages that have a row."""
     return set(session.scalars(select(BlobRow.digest).where(BlobRow.digest.in_(list(names))))) if names else set()
 
 

@@ -39,7 +39,7 @@ class Frozen:
 
     @classmethod
     def of(cls, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Frozen:
-        """Which inputs of Dynamo's graph are parameters or buffers of modules."""
+        """Find the inputs of Dynamo's graph that are parameters or buffers of modules."""
         holders = gm.graph.find_nodes(op="placeholder")
         returned = torch.utils._pytree.tree_leaves(gm.graph.output_node().args)
         constant = [_is_state(n, t) for n, t in zip(holders, example_inputs, strict=True)]
@@ -218,7 +218,7 @@ class Compilation:
         return compiled
 
     def _round(self) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
-        """One attempt; None if it evicted nodes."""
+        """Make one attempt. Return None if it evicted nodes."""
         self._report.parts.clear()
         self._models.clear()
         nodes = [n for n in self._gm.graph.nodes if n.op != "placeholder"]

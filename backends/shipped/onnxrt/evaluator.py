@@ -22,7 +22,10 @@ from .translate import Translation
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One FX node. ``difference``: the largest one, relative to the largest number or 1; infinite for another shape."""
+    """The comparison of an FX node.
+
+    ``difference`` is the largest one, relative to the largest number or 1; infinite for another shape.
+    """
 
     node: str
     target: str

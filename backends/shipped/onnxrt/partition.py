@@ -66,7 +66,7 @@ def name(target: Any) -> str:
 
 
 def why_not(node: torch.fx.Node, evicted: Mapping[str, str]) -> str | None:
-    """Why a node of an ATen graph must stay in PyTorch; None if it need not.
+    """Return why a node of an ATen graph must stay in PyTorch, or None if it need not.
 
     ``evicted`` has the error of the exporter or session for each node that it refused, by name.
     """
@@ -111,7 +111,7 @@ _PREFIX = "fxminify_ort_"
 
 
 class _Supported(OperatorSupportBase):
-    """Which nodes may be in a part. Arithmetic on sizes stays outside: Python is faster."""
+    """Decides which nodes may be in a part. Arithmetic on sizes stays outside: Python is faster."""
 
     def __init__(self, evicted: Mapping[str, str]) -> None:
         self._evicted = evicted

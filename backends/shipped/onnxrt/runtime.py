@@ -45,7 +45,7 @@ def providers(options: OnnxrtOptions, tensors: Iterable[Any]) -> tuple[Any, ...]
 
 
 def session_options(given: Any) -> onnxruntime.SessionOptions:
-    """What the option ``session_options`` means. Raises `InvalidOption`."""
+    """Convert the option ``session_options``. Raises `InvalidOption`."""
     if isinstance(given, onnxruntime.SessionOptions):
         return given
     if given is not None and not isinstance(given, Mapping):

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredModel:
-    """``onnx``: an ``onnx.ModelProto``; ``graph_module``: its FX graph; ``session``: the ``InferenceSession``, None
-    where there is none because of ``error``."""
+    """A model that was handed to ONNX Runtime.
+
+    ``onnx`` is an ``onnx.ModelProto``, ``graph_module`` its FX graph, ``session`` the ``InferenceSession``, or None
+    because of ``error``.
+    """
 
     name: str
     onnx: Any

@@ -41,7 +41,7 @@ def folded_constants(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.Tens
             try:
                 with torch.no_grad():
                     out = node.target(*_filled(node.args, known), **_filled(node.kwargs, known))
-            except Exception:  # noqa: BLE001  the graph may never get there: whoever runs it will see
+            except Exception:  # noqa: BLE001  the graph may never get there: the error appears when it runs
                 continue
             if isinstance(out, torch.Tensor) and _matches(out, node.meta["val"]):
                 known[node] = out
@@ -165,7 +165,7 @@ def _size(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:
 
 
 def _places(holders: list[torch.fx.Node]) -> dict[Any, tuple[int, int | None]]:
-    """Where each size symbol can be read: (input, None) for a number, (input, dimension) for a tensor."""
+    """Return a place to read each size symbol: (input, None) for a number, (input, dimension) for a tensor."""
     places: dict[Any, tuple[int, int | None]] = {}
     for position, holder in enumerate(holders):
         value = holder.meta["val"]

@@ -1,1 +1,1 @@
-"""What the terminal shows, by what it is about. Only the verbs import these modules."""
+"""Output on the terminal, a module for each subject. Only the verbs import these modules."""

@@ -1,4 +1,4 @@
-"""One failure on the terminal: what failed, its graph, its history, and what explains it."""
+"""A failure on the terminal: the error, its graph, its history, and its explanation."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def show(
     whole: bool = False,
     console: Console | None = None,
 ) -> None:
-    """One failure for a person: what failed, the graph, what of it matters, and the next command.
+    """Print a failure for a person: the error, the graph, the parts that matter, and the next command.
 
-    ``found`` is from `fxminify.minifier.reporting.details`. Of a graph that is not shown ``whole`` the first lines are.
+    ``found`` is from `fxminify.minifier.reporting.details`. Unless it is ``whole``, only the first lines of the
+    graph are printed.
     """
     console = console or Console()
     failure = found.get("shown") or found.get("failure") or {}
@@ -108,7 +109,7 @@ def _values(failure: Mapping[str, Any], console: Console) -> None:
 
 
 def _details(found: Mapping[str, Any], console: Console) -> None:
-    """What a person asks for once the graph does not suffice."""
+    """Print the details that a person needs if the graph does not suffice."""
     failure = found.get("failure") or {}
     frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
     failed = [f"{name}: {text}" for name, texts in found.get("failed_passes", {}).items() for text in texts]
@@ -124,8 +125,10 @@ def _details(found: Mapping[str, Any], console: Console) -> None:
 
 
 def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Console | None = None) -> None:
-    """The minimal graph of a capture drawn in text, the captured one where there is none smaller yet. The node
-    ``culprit``, if it is known, is marked."""
+    """Draw the minimal graph of a capture in text, or the captured one if it was not minified yet.
+
+    The node ``culprit``, if it is known, is marked.
+    """
     console = console or Console()
     info = index.captures.get(capture_id)
     best = index.best(info)
@@ -152,7 +155,7 @@ _STYLES = {"-": "red", "+": "green"}
 
 
 def history(found: History, *, left: str = "", differences: bool = True, console: Console | None = None) -> None:
-    """What is left, every step with what it changed, and a row for each pass."""
+    """Print the remaining graph, every step with its changes, and a row for each pass."""
     console = console or Console()
     match found.config.get("from"):
         case [reduction, number]:
@@ -175,7 +178,7 @@ def history(found: History, *, left: str = "", differences: bool = True, console
 
 
 def step(one: StepInfo, *, limit: int | None = None, console: Console | None = None) -> None:
-    """One step: a line about it, then what it changed, in at most ``limit`` lines: counted where there are more."""
+    """Print a step: a line about it, then its changes, in at most ``limit`` lines. Further lines are counted."""
     console = console or Console()
     size = f"{count(one.nodes, 'node')}, {count(one.inputs, 'input')}"
     head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {size}"
@@ -196,7 +199,7 @@ def _changed(line: str, indent: str, console: Console, *, whole: bool = False) -
 
 
 def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:
-    """What each pass asked and brought, the useful ones first, then those that asked for nothing."""
+    """Print the queries and results of each pass: first the useful ones, then the ones that removed nothing."""
     useful = sorted((e for e in efforts if e.accepted), key=lambda e: (-e.removed, -e.accepted))
     useless = sorted((e for e in efforts if not e.accepted), key=lambda e: -e.asked)
     table = [
@@ -213,7 +216,7 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
 
 
 def explanation(found: Explanation, *, console: Console | None = None) -> None:
-    """What matters, the evidence below it, and the nearest candidate that passes."""
+    """Print the parts that matter, the evidence below it, and the nearest candidate that passes."""
     console = console or Console()
     for place, sentence in enumerate(found.told() or ("-",)):
         field("" if place else "matters", sentence, console)

@@ -1,4 +1,4 @@
-"""Lists on the terminal: bugs, backends, tasks, tokens, and who was told of what."""
+"""Lists on the terminal: bugs, backends, tasks, tokens, and notifications."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _WIDTHS = (13, 17, 13, 40, 11, 6)
 
 
 def _cells(row: Sequence[str], widths: Sequence[int], style: str, state: str = "") -> Text:
-    """One line of a listing; ids, nodes and counts end where their column does."""
+    """Return a line of a listing; ids, nodes and counts are aligned to the right."""
     line = Text(style=style)
     for place, (text, width) in enumerate(zip(row, widths, strict=True)):
         cut = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
@@ -109,7 +109,7 @@ def _cells(row: Sequence[str], widths: Sequence[int], style: str, state: str = "
 
 
 def backends(items: Sequence[Mapping[str, Any]]) -> None:
-    """What `backends.provenance.catalog` found, a backend a row; what there is to say of one stands below the table."""
+    """Print the backends of `backends.provenance.catalog`, one per row, and notes below the table."""
     table, notes = [], []
     for item in items:
         verdict, _, message = str(item.get("test", "")).partition(": ")
@@ -158,16 +158,16 @@ def tasks(
         console.print(Text(printable(f"Worker {worker.id}{f' ({worker.name})' * bool(worker.name)}: {worker.process}")))
     name = printable(without_password(db), 200)
     if counts and not workers:
-        console.print(Text(f"Nobody is at work on them: minify work {name}"))
+        console.print(Text(f"No worker is running: minify work {name}"))
     if more:
         console.print(Text(f"These are not all. The next: minify tasks {name} {more}"))
 
 
 def deliveries(found: Sequence[DeliveryInfo], *, more: str = "") -> None:
-    """Who was told of what, a row each."""
+    """Print the notifications, one per row."""
     console = Console()
     if not found:
-        console.print(Text("Nobody was told of anything yet."))
+        console.print(Text("No notification was sent yet."))
         return
     table = [
         {

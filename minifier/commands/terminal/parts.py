@@ -1,7 +1,7 @@
-"""What all that the terminal shows is made of: rows, fields, source.
+"""Parts of all output on the terminal: rows, fields, source.
 
-Everything from a database is untrusted text: it is printed without markup and without control characters, so a message
-can neither colour the terminal nor move its cursor.
+Everything from a database is untrusted text: it is printed without markup and without control characters, so a
+message can neither colour the terminal nor move its cursor.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...regression.retest import RetestAnswer, RetestCase
     from ...session.results import MinifyResult
 
-#: A capture that takes more seconds until its script is verified is told of at once, before it is explained.
+#: If the verified script of a capture took more seconds, it is reported at once, before the explanation.
 LONG = 30.0
 
 #: Seconds after which somebody who reads a log wonders whether the work goes on.
@@ -38,11 +38,11 @@ _BEGINNING = _STARTING, _LOOKING = "starting workers", "looking for a small part
 
 
 class RunProgress:
-    """Progress of `minify run`, as a listener: one line for the capture at work, one for each that is done.
+    """Progress of `minify run`, as a listener: one line for the running capture, one for each finished one.
 
-    On a terminal a live line; otherwise a plain line at the start and end of each stage, while candidates are asked at
-    most one in five seconds, and one after each `SILENCE`. With the id of a capture the command ``resume`` goes on with
-    it after Ctrl-C, and ``script`` prints its script.
+    On a terminal it is a live line. Otherwise it is a plain line at the start and end of each stage, at most one
+    line in five seconds during the queries, and one after each `SILENCE`. With the id of a capture the command
+    ``resume`` continues it after Ctrl-C, and ``script`` prints its script.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What became of cases that were run again, on the terminal."""
+"""Results of retests on the terminal."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_tasks_are_listed_cancelled_and_tried_again(tmp_path: Path, monkeypatch:
     ]  # fmt: skip
     assert lines[3:] == [
         "1 cancelled, 2 queued.",
-        "Nobody is at work on them: minify work repro.db",
+        "No worker is running: minify work repro.db",
         "These are not all. The next: minify tasks repro.db --limit 2 --after 2",
     ]
     assert desk.invoke("tasks", "repro.db", "--retry", 2).stdout == "Task 2 is queued.\n"

@@ -314,7 +314,7 @@ def test_doctor_names_the_way() -> None:
 
 def test_a_cluster_has_no_sandbox(tmp_path: Path) -> None:
     options = fxminify.MinifyOptions(sandbox=True, executor="local:1")
-    with pytest.raises(NoConfinement, match=r"not those of --executor: give one of them\.$"):
+    with pytest.raises(NoConfinement, match=r"not workers of --executor: give one\.$"):
         fxminify.minify(tmp_path / "repro.db", options=options)
 
 

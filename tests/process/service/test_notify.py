@@ -291,7 +291,7 @@ def test_the_verb_tells_and_lists(tmp_path: Path, listener: Listener, monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "notify.toml").write_text(f"[team]\nurl = '{listener.url}'\nevents = ['new']\n")
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
-        assert invoke(tmp_path, "notify", "repro.db").stdout == "Nobody was told of anything yet.\n"
+        assert invoke(tmp_path, "notify", "repro.db").stdout == "No notification was sent yet.\n"
         invoke(tmp_path, "notify", "repro.db", "--send", "notify.toml")
         for name in ("a", "b"):
             met(index, name)

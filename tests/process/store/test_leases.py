@@ -199,7 +199,7 @@ def test_minify_run_leaves_alone_what_another_process_is_at_work_on(db: str) -> 
         index.captures.set_state(1, State.REDUCING)
         (result,) = minify(db, [1], listener=told.append)
         assert result.state is State.REDUCING
-        assert told[-1] == CaptureFinished(result.capture, f"process {other.pid} is at work on it")
+        assert told[-1] == CaptureFinished(result.capture, f"process {other.pid} is working on it")
         other.communicate()
 
 

@@ -55,7 +55,7 @@ def test_values_are_kept_where_a_failure_may_depend_on_them(fault: str, data: Da
 
 
 def test_an_unknown_setting_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="data='some' is none of auto, full, none"):
+    with pytest.raises(ValueError, match="data='some' is not one of auto, full, none"):
         fxminify.install(str(tmp_path / "repro.db"), data="some")  # type: ignore[arg-type]  # on purpose
 
 

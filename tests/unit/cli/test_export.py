@@ -124,7 +124,7 @@ def test_what_people_said_of_bugs_is_not_given_away(desk: Desk) -> None:
         index.triage.label(1, add=["ask-ann"])
     done = desk.invoke("export", "repro.db")
     assert done.exit_code == 0, done.output
-    assert "what is said about bugs, their labels" in done.stdout
+    assert "the status and labels of bugs" in done.stdout
     with Index.open(str(desk.path / "share.db"), readonly=True) as index:
         bug = index.bugs.get(1)
         assert (bug.captures, bug.status, bug.labels) == (2, BugStatus.OPEN, ())
