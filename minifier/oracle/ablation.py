@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Any
 
 from ...backends.provenance.access import Access
@@ -25,6 +26,7 @@ from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool
 from . import tasks
 from .observation import Observation, Seen, of_reply
+from .verdict import Outcome, Verdict
 
 #: The backends of torch that stop after a layer, and that layer.
 LAYERS = (
@@ -36,6 +38,8 @@ LAYERS = (
 ARTIFACT = queue.ABLATION
 #: Results of a backend, compared with the captured failure.
 SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
+#: The layer of the backend of the capture.
+OWN = "the backend"
 #: The result of a backend that failed where eager raises, too, without any backend.
 REFUSED = "eager refuses it"
 
@@ -54,10 +58,25 @@ class AblationRow:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The rows, torch's layers first, and the layer at which the failure enters."""
+    """The rows, torch's layers first, and the layer at which the failure enters.
+
+    ``torch`` is its version, ``reduction`` the one whose result was run: 0 for the captured graph.
+    """
 
     rows: tuple[AblationRow, ...]
     enters: str
+    torch: str = ""
+    reduction: int = 0
+
+    @classmethod
+    def of(cls, rows: Sequence[AblationRow], reduction: int) -> Ablation:
+        """The ablation with these ``rows``, with the torch that is installed."""
+        return cls(tuple(rows), _enters(rows), metadata.version("torch"), reduction)
+
+    @property
+    def shows(self) -> bool:
+        """True if the failure showed at all where the ablation was made. If not, no row says anything about it."""
+        return any(row.result == SAME for row in self.rows if row.layer)
 
     def to_json(self) -> Json:
         return codec.dump(self)
@@ -122,14 +141,14 @@ def layers(
         raise StoreError(f"capture {agreed.id} has no failure to compare with")
     blobs = index.blobs.view(case.storages)
     own = BackendSpec.from_json(case.backend)
-    specs = [(named(name, own), layer) for name, layer in LAYERS if name != own.name]
-    specs.append((own, "the backend"))
+    specs = [(named(name, own), layer) for name, layer in layers_before(own.name)]
+    specs.append((own, OWN))
     names = dict.fromkeys(backends or (others(own.name) if everything else ()))
     specs += [(named(name, own), "") for name in names if name not in {s.name for s, _ in specs}]
     rows: list[AblationRow] = []
     with CompilerCaches() as caches:
         for spec, layer in specs:
-            known = any(r.result in (SAME, OTHER, REFUSED) for r in rows)
+            known = any(r.result in (SAME, REFUSED) for r in rows)
             if known and layer and not everything and spec.name not in names:
                 continue
             tried = replace(case, backend=spec.to_json())
@@ -138,7 +157,27 @@ def layers(
             )  # fmt: skip
             rows.append(row)
             done(row)
-    return Ablation(tuple(rows), _enters(rows))
+    last = index.reductions.last(agreed.id)
+    return Ablation.of(rows, 0 if last is None else last.id)
+
+
+def layers_before(own: str) -> tuple[tuple[str, str], ...]:
+    """The backends of torch that stop before the backend ``own`` does, each with its layer."""
+    names = [name for name, _ in LAYERS]
+    return LAYERS[: names.index(own)] if own in names else LAYERS
+
+
+def layer_of(name: str, own: BackendSpec) -> BackendSpec:
+    """The backend of torch that stops after a layer, with the same ``dynamic`` and environment as ``own``."""
+    return BackendSpec(name, "registered", name, dynamic=own.dynamic, environment=own.environment)
+
+
+def result_of(verdict: Verdict) -> str:
+    """The result of a backend from the oracle's answer."""
+    if verdict.outcome is Outcome.INVALID:
+        return REFUSED if verdict.detail.startswith("eager: ") else CANNOT
+    known = {Outcome.SAME: SAME, Outcome.PASS: PASSES, Outcome.OTHER: OTHER, Outcome.CRASH: OTHER}
+    return known.get(verdict.outcome, CANNOT)
 
 
 def named(name: str, own: BackendSpec) -> BackendSpec:
@@ -162,9 +201,12 @@ def others(own: str) -> list[str]:
 
 
 def stored(index: Index, id: int) -> Ablation | None:
-    """The ablation kept for capture ``id``, if there is one."""
-    found = index.artifacts.get(id, ARTIFACT)
-    return None if found is None else Ablation.from_json(found)
+    """The ablation kept for capture ``id``. None where there is none, or one of an earlier reduction."""
+    kept = index.artifacts.get(id, ARTIFACT)
+    if kept is None:
+        return None
+    found, last = Ablation.from_json(kept), index.reductions.last(id)
+    return found if found.reduction in (0, 0 if last is None else last.id) else None
 
 
 def _row(
@@ -211,6 +253,9 @@ def _enters(rows: Sequence[AblationRow]) -> str:
     if any(row.result == REFUSED for row in rows):
         return "nowhere: eager mode fails, too, without a backend"
     for row in rows:
-        if row.layer and row.result in (SAME, OTHER):
-            return row.layer if row.layer != "the backend" else f"the backend {row.backend}"
+        if row.layer and row.result == SAME:
+            return row.layer if row.layer != OWN else f"the backend {row.backend}"
+        if row.layer and row.result != PASSES:
+            how = "fails in another way" if row.result == OTHER else "cannot run"
+            return f"no layer for certain: {row.backend} {how}"
     return "nowhere: it does not show here now"

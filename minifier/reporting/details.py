@@ -10,7 +10,7 @@ from ...store import codec
 from ...store.document.case import Case
 from ...store.document.program_lines import comes_from
 from ...store.index import Index
-from ..oracle import first_node, rest
+from ..oracle import ablation, first_node, rest
 from ..reducer import history
 from . import record
 from .standing import retested
@@ -35,6 +35,8 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
         out["first_node"] = first
     if info.state == "unsupported":
         return {**out, "graph": info.graph_text}
+    if (layers := ablation.stored(index, capture_id)) is not None:
+        out["ablation"] = layers.to_json()
     best = index.best(info)
     if best is not None:
         out["comes_from"] = comes_from(best.graph)

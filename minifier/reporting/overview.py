@@ -174,6 +174,10 @@ def _ablated(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     found = ablation.stored(index, capture.id)
     if found is None:
         return detail
+    if not found.shows:
+        where = f" with torch {found.torch}" if found.torch else ""
+        note = f"`minify ablate` says nothing{where}: the failure does not show where it was run"
+        return replace(detail, notes=(*detail.notes, note))
     layers = tuple((one.backend, one.layer, one.result) for one in found.rows[:_FEW])
     return replace(detail, layers=layers, enters=found.enters)
 

@@ -291,9 +291,9 @@ def defaults(case: Case, trace: Trace | None) -> Iterator[Probe]:
     for node in case.graph.compute[:MOST_NODES]:
         signature = trace.signatures.get(node.name, ())
         given = {name for name, _ in signature[: len(node.args)]} | node.kwargs.keys()
-        lists = [value for value in (*node.args, *node.kwargs.values()) if _is_numbers(value)]
+        numbers = [value for value in (*node.args, *node.kwargs.values()) if type(value) is int or _is_numbers(value)]
         for key, default in trace.defaults.get(node.name, {}).items():
-            others = [] if key in given or key in _NOT_GIVEN else list(_instead(default, lists))
+            others = [] if key in given or key in _NOT_GIVEN else list(_instead(default, numbers))
             if not others or left == 0 or key not in {name for name, _ in signature}:
                 continue
             left -= 1
@@ -303,11 +303,11 @@ def defaults(case: Case, trace: Trace | None) -> Iterator[Probe]:
             yield Probe(Aspect.DEFAULT, name, text(default), text(others[0]), changed, distance=50, place=place)
 
 
-def _instead(default: Value, lists: Sequence[Value]) -> Iterator[Value]:
-    """Values to give instead of ``default``. An empty list stands for another argument, one of ``lists``."""
+def _instead(default: Value, given: Sequence[Value]) -> Iterator[Value]:
+    """Values to give instead of ``default``. An empty list stands for one of the numbers that are ``given``."""
     if default == []:
-        sizes = [inside(listed) for listed in lists]
-        for length in dict.fromkeys(len(items) for items in sizes if items):
+        sizes = [[value] if type(value) is int else inside(value) or [] for value in given]
+        for length in dict.fromkeys(map(len, sizes)):
             yield from (near for n in (1, 2) if (near := [n] * length) not in sizes)
     elif type(default) in (bool, int, float) or _is_numbers(default):
         yield from _nearby(default)

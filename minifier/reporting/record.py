@@ -70,9 +70,10 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
     header = _read(index.artifacts.get(capture.id, ARTIFACT))
     if header is None:
         return None
-    if (ablation := stored_ablation(index, capture.id)) is not None:
+    if (ablation := stored_ablation(index, capture.id)) is not None and ablation.shows:
         layers = tuple((row.backend, row.layer, row.result) for row in ablation.rows)
-        header = replace(header, layers=layers, enters=ablation.enters)
+        elsewhere = "" if ablation.torch in ("", header.torch) else f" with torch {ablation.torch}"
+        header = replace(header, layers=layers, enters=f"{ablation.enters}{elsewhere}")
     explained = explanation.stored(index, capture.id)
     if explained is not None and (texts := explained.told()):
         variant = explained.passing_variant

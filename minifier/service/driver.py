@@ -23,7 +23,7 @@ from ...store.errors import StoreError, is_temporary
 from ...store.index import Index, State, StoredCase, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED, own_name
 from ..consent import NOT_TRUSTED, AgreedCase, may_run
-from ..oracle.ablation import layers
+from ..oracle.ablation import layers, stored
 from ..sandbox.processes import die_with_parent
 from ..session import events
 from ..session.minify import OPEN, minify
@@ -140,7 +140,10 @@ def _minify(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
 
 
 def _ablate(index: Index, task: TaskInfo, job: Job, log: TaskLog) -> None:
-    """Find out at which layer the failure of a capture enters."""
+    """Find out at which layer the failure of a capture enters, unless its reduction found that out."""
+    if (known := stored(index, task.capture)) is not None and known.shows:
+        _finish(index, task, TaskState.DONE, f"enters at: {known.enters}", log)
+        return
     with _held(index, task, log) as held:
         if held and (agreed := _agreed(index, task, job, log, index.stored(task.capture).minimal())) is not None:
             found = layers(index, agreed, done=lambda row: log("layer", f"{row.backend}: {row.result}", task))

@@ -23,7 +23,7 @@ from ...store.index import State
 from ...store.signature import signature
 from ..candidate.hop_calls import with_distinct_names
 from ..candidate.trace import Trace, lacks_shapes, with_shapes
-from ..oracle import first_node, rest, tasks
+from ..oracle import ablation, first_node, rest, tasks
 from ..oracle.hang_margin import MARGIN, HangMargin
 from ..oracle.observation import of_reply
 from ..oracle.oracle import Oracle, Votes
@@ -43,7 +43,7 @@ from ..reporting.luck import Luck, measuring
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Ended
 from ..tracing.content_address import content_addressed
-from . import needed_variables
+from . import layers, needed_variables
 from .capture_session import CaptureSession, again
 from .events import ScriptVerified
 from .reduction import SCRIPT, Reduction
@@ -123,6 +123,7 @@ class EntryAttempt:
         self.before = before
         self.started = time.monotonic()
         self.asked_first = session.head_start.looked_for_first
+        self.known_luck: Luck | None = None
         #: What was answered about environment variables.
         self.variables: tuple[Feature, ...] = ()
         #: When nothing more could be removed.
@@ -218,6 +219,7 @@ class EntryAttempt:
             self.begins(trace)
             if self.session.options.explain and complete:
                 self.explain(done)
+                self.find_layer(done)
             if complete:
                 self.ask_about_the_rest(start, trace, done)
         if not self.session.spent():
@@ -397,7 +399,7 @@ class EntryAttempt:
         self.listen(case.graph.count, "finding out what matters")
         scratch, validity = self.session.pool.scratch, self.validity()
         try:
-            luck = self.luck(done)
+            luck = self.known_luck = self.luck(done)
             in_fresh_workers = isinstance(self.oracle, Oracle) or luck is not None
             background = Background(
                 trace=self.reduction.study(case),
@@ -435,6 +437,23 @@ class EntryAttempt:
     def validity(self) -> KnownValidity:
         """The knowledge of workers about the validity of candidates."""
         return KnownValidity(Validation(self.session.pool, self.timeout), self.scheduler.key)
+
+    def find_layer(self, done: Printed) -> None:
+        """Ask at which layer the failure enters, and keep the answer, unless too many runs would be needed for it."""
+        if self.entry == SCRIPT or (self.known_luck is not None and self.known_luck.refusal):
+            return
+        self.listen(done.case.graph.count, "looking for the layer")
+        votes = Votes() if self.known_luck is None else self.known_luck.votes
+        try:
+            found = layers.find(
+                self.session, done.case, self.scheduler, reduction=self.log.reduction, timeout=self.timeout,
+                votes=votes,
+            )  # fmt: skip
+        except SandboxError as error:  # the script is verified already: this must not cost it
+            self.session.note(f"the layer could not be looked for: {error}")
+            return
+        if found is not None:
+            self.session.index.artifacts.save(self.session.capture.id, ablation.ARTIFACT, found.to_json())
 
     def ask_about_the_rest(self, start: Case, trace: Trace, done: Printed) -> None:
         """Find out what ``start`` does without the operations that the minimal case has. This is asked at the end of

@@ -87,6 +87,7 @@ def show(
         explanation(explained, console=console)
     if details or not verified:
         _details(found, console)
+    field("layer", _layer(found.get("ablation") or {}), console)
     field("the rest", f"of the captured graph {found['rest']}" if found.get("rest") else None, console)
     field("retested", "\n".join(found.get("retested") or ()), console)
     if verified:
@@ -138,6 +139,16 @@ def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Consol
     for line in text_graph(case.graph, culprits={culprit}, ascii=not console.encoding.startswith("utf")):
         fit = "ellipsis" if console.is_terminal else "ignore"
         console.print(Text(printable(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
+
+
+def _layer(found: Mapping[str, Any]) -> str | None:
+    """The answer of an ablation, with the backends of torch that pass; None where it says nothing."""
+    rows = found.get("rows", ())
+    if not any(row["result"] == "same failure" for row in rows if row["layer"]):
+        return None
+    passing = [row["backend"] for row in rows if row["layer"] and row["result"] == "passes"]
+    aside = f" ({', '.join(passing)} {'passes' if len(passing) == 1 else 'pass'})" if passing else ""
+    return f"{found['enters']}{aside}"
 
 
 def _first_node(found: Mapping[str, Any]) -> str | None:

@@ -126,7 +126,7 @@ def test_the_legend_names_only_what_is_in_the_pictures(desk: Desk) -> None:
 
 def test_retests_and_what_other_backends_show_are_told(desk: Desk) -> None:
     indexes.small(desk.db)
-    rows = (AblationRow("eager", "Dynamo", "PASSES"), AblationRow("planted", "backend", "SAME"))
+    rows = (AblationRow("eager", "Dynamo", ablation.PASSES), AblationRow("planted", "backend", ablation.SAME))
     with Index.open(str(desk.db)) as index:
         for torch, result in (("2.13.0", RetestResult.FAILING), ("2.14.0", RetestResult.FIXED)):
             index.retests.add(1, "planted", result, shown=0, runs=2, seconds=1.0, versions={"torch": torch})
@@ -136,7 +136,7 @@ def test_retests_and_what_other_backends_show_are_told(desk: Desk) -> None:
     assert [text[: len(retested)] for text in said["dd"] if text.startswith("planted: ")] == [retested]
     assert ("Retested" in said["dt"], "Under other backends" in said["h3"]) == (True, True)
     first = said["td"].index("eager")
-    assert said["td"][first : first + 6] == ["eager", "Dynamo", "PASSES", "planted", "backend", "SAME"]
+    assert said["td"][first : first + 6] == ["eager", "Dynamo", "passes", "planted", "backend", "same failure"]
     assert "Ablation points to the backend." in said["p"]
     other = Elements(page_of(desk.db, 2)).texts
     assert ("Retested" in other["dt"], "Under other backends" in other["h3"]) == (False, False)

@@ -8,6 +8,7 @@ from typing import Any
 
 import indexes
 import pytest
+from desks import Desk
 
 from fxminify.backends.provenance.spec import BackendSpec
 from fxminify.minifier.oracle import ablation
@@ -15,6 +16,7 @@ from fxminify.minifier.oracle.ablation import (
     CANNOT,
     LAYERS,
     OTHER,
+    OWN,
     PASSES,
     REFUSED,
     SAME,
@@ -22,6 +24,7 @@ from fxminify.minifier.oracle.ablation import (
     AblationRow,
     _enters,
 )
+from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.store.errors import StoreError
 from fxminify.store.index import Index
 
@@ -31,8 +34,9 @@ from fxminify.store.index import Index
     [
         ([PASSES, PASSES, PASSES, SAME], "the backend mine"),
         ([PASSES, SAME, SAME, SAME], "AOTAutograd"),
-        ([OTHER, SAME, SAME, SAME], "Dynamo"),
-        ([PASSES, CANNOT, SAME, SAME], "decompositions and partitioner"),
+        ([PASSES, OTHER, SAME, SAME], "no layer for certain: aot_eager fails in another way"),
+        ([PASSES, CANNOT, SAME, SAME], "no layer for certain: aot_eager cannot run"),
+        ([PASSES, PASSES, SAME, OTHER], "decompositions and partitioner"),
         ([PASSES, PASSES, PASSES, PASSES], "nowhere: it does not show here now"),
         ([PASSES, REFUSED, REFUSED, REFUSED], "nowhere: eager mode fails, too, without a backend"),
     ],
@@ -80,3 +84,52 @@ def test_it_stops_at_the_layer_that_answers(
     found = ablation.ablate(db, id, trust=True, **options)
     assert [row.backend for row in found.rows] == ran
     assert found.enters == {"planted": "the backend planted", "eager": "Dynamo"}.get(fails, "AOTAutograd")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "detail", "result"),
+    [
+        (Outcome.SAME, "", SAME),
+        (Outcome.PASS, "", PASSES),
+        (Outcome.OTHER, "RuntimeError: another", OTHER),
+        (Outcome.CRASH, "SIGSEGV", OTHER),
+        (Outcome.INVALID, "eager: RuntimeError: no", REFUSED),
+        (Outcome.INVALID, "a value is no number", CANNOT),
+        (Outcome.TIMEOUT, "", CANNOT),
+        (Outcome.INFRA, "the worker did not start", CANNOT),
+    ],
+)
+def test_what_a_worker_answers_is_the_result_of_a_layer(outcome: Outcome, detail: str, result: str) -> None:
+    assert ablation.result_of(Verdict(outcome, detail=detail)) == result
+
+
+@pytest.mark.parametrize(
+    ("own", "before"),
+    [("eager", []), ("aot_eager", ["eager"]), ("inductor", ["eager", "aot_eager", "aot_eager_decomp_partition"])],
+)
+def test_only_the_layers_before_the_backend_are_asked(own: str, before: list[str]) -> None:
+    assert [name for name, _ in ablation.layers_before(own)] == before
+
+
+def test_what_was_found_of_an_earlier_reduction_or_where_it_does_not_show_is_not_stated(desk: Desk) -> None:
+    with Index.open(str(desk.db), create=True) as index:
+        id = indexes.add(index, indexes.chain(["sin", "cos"]), indexes.failing("no sin"))
+        indexes.minify(index, id, indexes.chain(["sin"]))
+        first = index.reductions.last(id)
+        assert first is not None
+        rows = [AblationRow("eager", "Dynamo", PASSES), AblationRow("planted", OWN, SAME)]
+
+        def shown() -> tuple[bool, bool]:
+            text = " ".join(desk.invoke("show", "repro.db", id).stdout.split())
+            issue = desk.invoke("repro", "repro.db", id, "--format", "issue").stdout
+            return "layer the backend planted (eager passes)" in text, "the backend planted" in issue
+
+        index.artifacts.save(id, ablation.ARTIFACT, Ablation.of(rows, first.id).to_json())
+        assert shown()[0]
+        gone = Ablation.of([AblationRow("eager", "Dynamo", PASSES), AblationRow("planted", OWN, PASSES)], first.id)
+        assert (gone.shows, gone.enters) == (False, "nowhere: it does not show here now")
+        index.artifacts.save(id, ablation.ARTIFACT, gone.to_json())
+        assert shown() == (False, False)
+        index.artifacts.save(id, ablation.ARTIFACT, Ablation.of(rows, first.id).to_json())
+        indexes.minify(index, id, indexes.chain(["cos"]))
+        assert ablation.stored(index, id) is None

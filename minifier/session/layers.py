@@ -1,0 +1,73 @@
+"""The layer at which the failure of a minimal case enters, found in the workers that minified it.
+
+torch's own backends, each of which stops after a layer, need nothing but torch. So the workers of any backend can run
+them. The queries are logged like all others, and a run that was interrupted does not repeat them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from ...backends.provenance.spec import BackendSpec
+from ...store.document.case import Case
+from ..oracle import tasks
+from ..oracle.ablation import OWN, SAME, Ablation, AblationRow, layer_of, layers_before, result_of
+from ..oracle.oracle import Oracle, Votes
+from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
+from ..oracle.verdict import Outcome, Verdict
+from ..reducer.history import EXPLAIN
+from .capture_session import CaptureSession
+
+#: Queries and seconds that the layers may take.
+MOST, SECONDS = 6, 60.0
+
+
+def find(
+    session: CaptureSession, case: Case, scheduler: QueryScheduler, *, reduction: int, timeout: float, votes: Votes
+) -> Ablation | None:
+    """Run ``case``, which its own backend fails on, under torch's layers up to the first that shows the failure.
+
+    Each layer is run through both entries to a backend. None where the budget does not suffice.
+    """
+    own = BackendSpec.from_json(case.backend)
+    rows: list[AblationRow] = []
+    try:
+        with scheduler.limited(Budget(MOST, SECONDS)):
+            for name, layer in layers_before(own.name):
+                rows.append(_row(session, case, scheduler, layer_of(name, own), layer, timeout, votes))
+                if rows[-1].result == SAME:
+                    break
+            else:
+                rows.append(AblationRow(own.name, OWN, SAME))
+    except BudgetSpent:
+        return None
+    return Ablation.of(rows, reduction)
+
+
+def _row(
+    session: CaptureSession,
+    case: Case,
+    scheduler: QueryScheduler,
+    spec: BackendSpec,
+    layer: str,
+    timeout: float,
+    votes: Votes,
+) -> AblationRow:
+    tried = replace(case, backend=spec.to_json())
+    seen: list[Verdict] = []
+
+    def ask(entry: str) -> Verdict:
+        oracle = Oracle(
+            session.pool, session.shown.matcher, timeout=timeout, entry=entry, votes=votes,
+            threads=session.shown.threads,
+        )  # fmt: skip
+        return oracle.ask(tried, fresh=True)
+
+    for entry in reversed(tasks.ENTRIES):  # as the script does it first
+        seen.append(scheduler.ask_once(f"{scheduler.key(tried)}/{entry}", EXPLAIN, partial(ask, entry)))
+        if seen[-1].outcome is not Outcome.PASS:
+            break
+    last = seen[-1]
+    said = "" if last.outcome in (Outcome.SAME, Outcome.PASS) else last.detail
+    return AblationRow(spec.name, layer, result_of(last), said, round(sum(v.seconds for v in seen), 2))
