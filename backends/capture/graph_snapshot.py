@@ -8,7 +8,7 @@ parameters are kept by reference. Inputs are copied, storage by storage, up to a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,11 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
-from ...store.document.case import Case, Json, TensorSpec, Value, tag
+from ...store.document.case import Blobs, Case, Json, TensorSpec, Value, tag, tensors_in
+from ...store.document.storages import Joined
 from ...store.live import modes, subclasses
 from ...store.live.encode import Encoder, Unsupported, encode, user_line
+from ...store.live.snapshot import EVERYTHING, Digests, Keep
 from ..provenance import libraries, tensor_classes
 from ..provenance.spec import BackendSpec
 from ..running import ambient, collectives
@@ -83,14 +85,14 @@ class KeptInputs:
 class Taken:
     """A case and its storages, or no case.
 
-    ``reason`` says why the case is missing, or why it may not run elsewhere. ``invented``: values of tensors were
-    left out.
+    ``reason`` says why the case is missing, or why it may not run elsewhere. ``left_out`` names the tensors whose
+    values were not kept, by the inputs and attributes that hold them, the largest first.
     """
 
     case: Case | None = None
-    blobs: dict[str, bytes] = field(default_factory=dict)
+    blobs: Blobs = field(default_factory=dict)
     reason: str = ""
-    invented: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass
@@ -178,32 +180,33 @@ class GraphSnapshot:
         backward: bool = False,
         compare: bool = False,
         calls: int = 1,
-        keep: int | None = None,
+        keep: Keep = EVERYTHING,
+        digests: Digests | None = None,
     ) -> Taken:
-        """The case as data. Of storages of more than ``keep`` bytes the values are left out (None: all are kept).
+        """The case as data. Values that ``keep`` leaves out are left out. Storages stay where they are.
 
         Raises `store.live.encode.Unsupported`.
         """
         with modes.undisturbed():
             module = self.module()
             classes = tensor_classes.imports_for(inputs, spec.source)
-            encoded = encode(module, inputs, keep=keep)
+            encoded = encode(module, inputs, keep=keep, digests=digests or Digests())
             imports, problems = libraries.imports_for(operators(module))
             imports += classes
             problems = [*filter(None, [spec.problem]), *problems, *collectives.problems(module)]
             imports += device_imports({t.device.type for t in tensors(inputs)})
-            context, specs, blobs = dict(self.context), encoded.tensors, dict(encoded.blobs)
+            context, specs, small = dict(self.context), encoded.tensors, dict[str, bytes]()
             if self.random and rng:
                 encoder = Encoder()
                 states = {device: encoder.tensor(state) for device, state in rng.items()}
                 more, bytes_of = encoder.finish()
                 context["rng"] = {device: {"tensor": len(specs) + i} for device, i in states.items()}
-                specs, blobs = specs + more, blobs | bytes_of
+                specs, small = specs + more, small | bytes_of
             earlier = []
             for given in self.earlier:
                 call, more, bytes_of = self._call(given, [n.name for n in encoded.graph.placeholders], len(specs))
                 earlier.append(call)
-                specs, blobs = specs + more, blobs | bytes_of
+                specs, small = specs + more, small | bytes_of
         values = [self._symbolic(i, v) for i, v in enumerate(encoded.inputs)]
         case = Case(
             graph=encoded.graph,
@@ -220,7 +223,7 @@ class GraphSnapshot:
             tolerance=self.tolerance if compare else {},
             strict=self.strict and compare,
         )
-        return Taken(case, blobs, "; ".join(problems), encoded.invented)
+        return Taken(case, Joined(small, encoded.blobs), "; ".join(problems), _holders(case, encoded.left_out))
 
     def _call(
         self, given: Sequence[Any], names: Sequence[str], base: int
@@ -239,6 +242,16 @@ class GraphSnapshot:
         if index in self.symbols and isinstance(value, int | float):
             return {"sym": self.symbols[index] | {"hint": value}}
         return value
+
+
+def _holders(case: Case, tensors: Collection[int]) -> tuple[str, ...]:
+    """The inputs and attributes that hold these ``tensors``, each with its shape and dtype, the largest first."""
+    values = {n.name: value for n, value in zip(case.graph.placeholders, case.inputs, strict=True)}
+    values |= {path: value for path, value in case.graph.attrs.items() if "graph" not in value}
+    names = {i: name for name, value in reversed(values.items()) for i in tensors_in(value)}
+    found = sorted(tensors, key=lambda i: -case.tensors[i].numel)
+    specs = ((names.get(i, "a tensor"), case.tensors[i]) for i in found)
+    return tuple(f"{name} {list(spec.shape)} {spec.dtype}" for name, spec in specs)
 
 
 def _symbol(encoder: Encoder, value: Any) -> Json:

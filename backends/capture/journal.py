@@ -23,13 +23,14 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...store.document.case import Json
+from ...store.document.case import Blobs, Json
+from ...store.document.storages import Piece, StorageReader, pieces, read, write
 
 log = logging.getLogger("fxminify")
 
@@ -77,18 +78,18 @@ class Journal:
         """Restore the former mark of this thread."""
         self._mark(previous)
 
-    def put(self, graph: int, document: Json, blobs: Mapping[str, bytes]) -> None:
-        """Write the document and the storages of ``graph``."""
+    def put(self, graph: int, document: Json, blobs: Blobs) -> None:
+        """Write the document of ``graph``, and its storages that are not there yet."""
         if self._given_up:
             return
         with self._writable():
             shared = self.directory / "blobs"
-            for key, data in blobs.items():
+            for key in blobs:
                 path = shared / key
                 if not path.exists():
-                    _replace(path, data)
+                    _replace(path, pieces(blobs, key))
             self.folder.mkdir(exist_ok=True)
-            _replace(self.folder / f"{graph}.json", json.dumps(document).encode())
+            _replace(self.folder / f"{graph}.json", [json.dumps(document).encode()])
 
     def tell(self, what: str, line: str) -> None:
         """Append a line to the list ``what`` that the parent reads at the end."""
@@ -213,27 +214,37 @@ def told(directory: Path, what: str) -> list[str]:
     return found
 
 
-class JournalBlobs(Mapping[str, bytes]):
+class JournalBlobs(StorageReader):
     """The storages of a journal, each read when it is asked for."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "blobs"
 
-    def __getitem__(self, key: str) -> bytes:
+    def size(self, key: str) -> int:
         try:
-            return (self._directory / os.path.basename(key)).read_bytes()
+            return self._file(key).stat().st_size
+        except FileNotFoundError:
+            raise KeyError(key) from None
+
+    def pieces(self, key: str) -> Iterator[Piece]:
+        try:
+            yield from read(self._file(key))
         except FileNotFoundError:
             raise KeyError(key) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(p.name for p in self._directory.iterdir()))
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def _file(self, key: str) -> Path:
+        return self._directory / os.path.basename(key)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, parts: Iterable[Piece]) -> None:
     """Write a file so that a reader sees all of it or nothing."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
+    try:
+        write(unfinished, parts)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -26,10 +26,12 @@ from ...store.errors import StoreError
 from ...store.failure import EAGER, METADATA, PRECISION, Failure, FailureKind, Phase
 from ...store.live import ipython
 from ...store.live.encode import Unsupported, graph_text
+from ...store.live.snapshot import EVERYTHING, Digests, Keep
 from ...store.private_values import here
 from ...store.recording import Recording
 from ...store.scrubbing import masked_case, masked_failure, masked_provenance
 from ...store.signature import signature
+from ...store.text import count
 from ..provenance.spec import BackendSpec
 from .ending import NOTED
 from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
@@ -43,9 +45,12 @@ Below = Callable[[], Iterable[Lowered]]
 AskEager = Callable[[], str | None]
 
 log = logging.getLogger("fxminify")
-#: The most bytes of a storage that are kept of a compile error, and that are written ahead of a compile or call.
-SMALL = 4 << 10
-AHEAD = 16 << 20
+#: The values that are kept of a compile error, of another failure, and that are written ahead of a compile or call.
+SMALL = Keep(each=4 << 10)
+BUDGET = Keep(all=1 << 30, measured=True)
+AHEAD = Keep(each=16 << 20, all=256 << 20, measured=True)
+#: The most tensors that a row names whose values are not kept.
+_NAMED = 20
 #: More provenance of this process's captures, which `minify import` adds.
 ABOUT: dict[str, str] = {}
 #: The captures of this process, in the order in which they were stored.
@@ -66,6 +71,7 @@ class CaptureRecorder:
         self._again: dict[CaptureName, int] = {}
         self._short: dict[str, set[str]] = {}
         self._lost: dict[str, str] = {}
+        self._digests = Digests()
         self._pid = os.getpid()
         atexit.register(self.flush)
 
@@ -134,9 +140,8 @@ class CaptureRecorder:
                 backend = spec()
                 private = here()  # the parent, which stores this, may have another environment
                 document: Json = {"provenance": masked_provenance(self._provenance(snapshot, backend), private.mask)}
-                taken = self._case(snapshot, backend, inputs, rng, {"calls": calls}, self._kept(AHEAD))
-                if taken.invented:
-                    document["provenance"]["data"] = METADATA
+                taken = self._case(snapshot, backend, inputs, rng, {"calls": calls}, self._kept(AHEAD), self._digests)
+                document["provenance"] |= _left_out(taken)
                 if taken.case is None:
                     text = graph_text(snapshot.module())
                     document |= {"reason": private.mask(taken.reason), "graph_text": private.mask(text)}
@@ -228,8 +233,7 @@ class CaptureRecorder:
         elif refused:
             provenance |= {"refused": "; ".join(f"{tried}: {why}" for tried, why in refused.items())}
         provenance = self._provenance(snapshot, spec) | provenance
-        if taken.invented:
-            provenance["data"] = METADATA
+        provenance |= _left_out(taken)
         provenance |= {"graph": snapshot.number, "call": asked["calls"]}
         if len(snapshot.shapes_before) > 1:
             provenance["shapes_before"] = "; ".join(snapshot.shapes_before[:-1])
@@ -258,10 +262,10 @@ class CaptureRecorder:
             reason = str(exc) if isinstance(exc, CannotLower) else _said(exc)
         return None, Taken(reason=reason)
 
-    def _kept_of(self, failure: Failure) -> int | None:
-        """The most bytes of a storage to keep for ``failure``."""
+    def _kept_of(self, failure: Failure) -> Keep:
+        """The values to keep for ``failure``."""
         compiling = failure.kind is FailureKind.COMPILE_ERROR and failure.phase in (Phase.COMPILE, Phase.GUARDS)
-        return self._kept(SMALL if compiling else None)
+        return self._kept(SMALL if compiling else BUDGET)
 
     def _case(
         self,
@@ -270,12 +274,15 @@ class CaptureRecorder:
         inputs: KeptInputs,
         rng: dict[str, Any],
         asked: Json,
-        keep: int | None,
+        keep: Keep,
+        digests: Digests | None = None,
     ) -> Taken:
-        """Return the case of ``snapshot``, or the reason why it cannot be made. ``asked`` has fields of the case."""
+        """Return the case of ``snapshot``, or the reason why it cannot be made. ``asked`` has fields of the case.
+        ``digests`` has the keys of storages that were read before.
+        """
         reason = spec.problem
         try:
-            taken = snapshot.case(inputs.values, rng, spec, **asked, keep=keep)
+            taken = snapshot.case(inputs.values, rng, spec, **asked, keep=keep, digests=digests)
             reason = taken.reason
             if taken.case is not None:
                 validate(to_json(taken.case))  # refuse now what could not be read again
@@ -283,9 +290,9 @@ class CaptureRecorder:
             return Taken(reason="; ".join(filter(None, [reason, str(exc)])))
         return taken
 
-    def _kept(self, auto: int | None) -> int | None:
-        """The most bytes of a storage whose values are kept; ``auto`` unless the settings say otherwise."""
-        return {"full": None, "none": 0}.get(self.data, auto)
+    def _kept(self, auto: Keep) -> Keep:
+        """The values to keep: ``auto`` unless the settings say otherwise."""
+        return {"full": EVERYTHING, "none": Keep(each=0)}.get(self.data, auto)
 
     def _add(self, taken: Taken, failure: Failure, provenance: Json, text: str) -> CaptureName:
         capture = self._place.record(
@@ -320,6 +327,15 @@ class CaptureRecorder:
         if test:
             out["test"] = _test(test)
         return out
+
+
+def _left_out(taken: Taken) -> Json:
+    """What the provenance says of the tensors whose values are not kept."""
+    if not taken.left_out:
+        return {}
+    more = len(taken.left_out) - _NAMED
+    named = [*taken.left_out[:_NAMED], *([f"{count(more, 'more tensor')}"] if more > 0 else [])]
+    return {"data": METADATA, "left_out": "; ".join(named)}
 
 
 def _versions() -> Json:

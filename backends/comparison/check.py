@@ -13,7 +13,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserv
 
 from ...store.failure import Failure, Phase
 from ..running import collectives
-from ..running.exceptions import failure_of, is_failure
+from ..running.exceptions import failure_of, is_failure, is_out_of_memory, one_line
 from ..running.execution import Run, execute
 from ..running.shared import SharedStorages, tensors_of
 from .compare import CannotCompare, Differences
@@ -57,7 +57,12 @@ def check(
     except CannotCompare as exc:
         return CheckResult(unchecked=str(exc))
     except Exception as exc:  # noqa: BLE001  a check that fails must not reach the user's program
-        return CheckResult(unchecked=f"{type(exc).__name__}: {exc}")
+        return CheckResult(unchecked=too_large(exc) if is_out_of_memory(exc) else f"{type(exc).__name__}: {exc}")
+
+
+def too_large(exc: BaseException) -> str:
+    """The reason for which a call was not compared, where ``exc`` says that there is no memory left."""
+    return f"there is not enough memory to compare it ({one_line(exc)})"
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -77,6 +82,8 @@ def _check(
         try:
             expected = shared.eager(backward)
         except Exception as exc:
+            if is_out_of_memory(exc):
+                raise
             raise CannotCompare(f"eager itself fails: {type(exc).__name__}: {exc}") from exc
     with marked("forward"), _unchanged(graph, shared):
         before = shared.checksums()
@@ -105,6 +112,8 @@ def _compiled_run(
     except BaseException as exc:
         if not is_failure(exc):
             raise
+        if is_out_of_memory(exc):  # the copies need memory, too: the program's own call tells
+            raise CannotCompare(too_large(exc)) from exc
         if phases[-1] is not Phase.BACKWARD:
             return CheckResult()
         return CheckResult(failure_of(exc, Phase.BACKWARD, graphs=[snapshot.graph]), backward=True)

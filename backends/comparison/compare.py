@@ -9,7 +9,7 @@ own.
 Every output, changed input and gradient is compared. The first divergence in the order of `CLASSES` is reported,
 with the others beside it. A result cannot be judged if it differs between two eager runs, or if it depends on
 random numbers and the backend may have drawn others: it has drawn the same if it leaves torch's generator where
-eager leaves it. The other results are compared nevertheless. If they agree, `compare` raises `CannotCompare`.
+eager leaves it. The other results are compared nevertheless. If they agree, `CannotCompare` is raised.
 
 The method follows https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/utils.py (``same``, with a float64
 reference), but the condition of the graph is measured.
@@ -95,33 +95,6 @@ class Divergence:
         }  # fmt: skip
 
 
-def compare(
-    expected: Run,
-    actual: Run,
-    reference: Reference | None = None,
-    tolerances: Mapping[str, float] = MappingProxyType({}),
-    short: Iterable[str] = (),
-    ill: dict[str, str] | None = None,
-    *,
-    strict: bool = False,
-    detached: bool = False,
-) -> Divergence | None:
-    """Return the divergence of ``actual`` from the eager run ``expected``, or None if they agree.
-
-    * ``tolerances`` are absolute and relative tolerances by name of a dtype. ``short`` are the shorter dtypes in
-      which the backend is known to compute.
-    * Without a reference the eager run is the truth, with a wide margin.
-    * ``ill`` is filled, by place, with sentences about differences that are no divergence because the result is
-      ill-conditioned, although eager has the float64 result. If ``strict``, they are divergences.
-    * If ``detached``, it is a divergence if no output of ``actual`` has a gradient while one of eager has.
-      Otherwise this cannot be compared, because a backend may be made for inference.
-
-    Raises `CannotCompare`.
-    """
-    differences = Differences(expected, actual, tolerances, detached=detached)
-    return differences.judged(reference, short, {} if ill is None else ill, strict=strict)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
     """A result to be judged, because it differs by more than `torch.testing.assert_close` allows.
@@ -164,7 +137,13 @@ class _Open:
 
 
 class Differences:
-    """The differences of two runs. It holds the results that are to be judged, and nothing else of the runs."""
+    """The differences of ``actual`` from the eager run ``expected``. It keeps the results that are to be judged, and
+    nothing else of the runs.
+
+    * ``tolerances`` are absolute and relative tolerances by name of a dtype.
+    * If ``detached``, it is a divergence if no output of ``actual`` has a gradient while one of eager has.
+      Otherwise this cannot be compared, because a backend may be made for inference.
+    """
 
     def __init__(
         self,
@@ -240,10 +219,21 @@ class Differences:
                 yield _Open(kind, place, x, y, dtype, tolerance, phase)
 
     def judged(
-        self, reference: Reference | None, short: Iterable[str], ill: dict[str, str], *, strict: bool
+        self,
+        reference: Reference | None = None,
+        short: Iterable[str] = (),
+        ill: dict[str, str] | None = None,
+        *,
+        strict: bool = False,
     ) -> Divergence | None:
-        """The divergence, see `compare`. Raises `CannotCompare`."""
-        judge = _Judge(reference, self._generators, self._doubts, ill, strict)
+        """The divergence, None if the runs agree. Raises `CannotCompare`.
+
+        Without a reference the eager run is the truth, with a wide margin. ``short`` are the shorter dtypes in which
+        the backend is known to compute. ``ill`` is given, by place, what is said of differences that are no divergence
+        because the result is ill-conditioned, although eager has the float64 result. If ``strict``, they are
+        divergences.
+        """
+        judge = _Judge(reference, self._generators, self._doubts, {} if ill is None else ill, strict)
         found = judge.judged(self._found, {*short})
         if not found:
             if self._detached is not None:
@@ -267,7 +257,7 @@ def _has_nan(run: Run) -> bool:
 
 class _Judge:
     """Judges results that differ. ``doubts`` gets an exception for each that cannot be judged; the rest: see
-    `compare`."""
+    `Differences.judged`."""
 
     def __init__(
         self,

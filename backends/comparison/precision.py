@@ -18,6 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from ..running.exceptions import is_out_of_memory
 from ..running.execution import execute
 from ..running.shared import SharedStorages
 from .reference import Place, indices
@@ -67,8 +68,9 @@ class Emulations:
         """
         found: dict[Place, tuple[str, bool]] = {}
         left = {place: error for place in places if (error := _Error.of(self._evidence[place], known)) is not None}
-        if self._shared.numbers and not known:
-            left = {place: error for place, error in left.items() if self._related(place, error)}
+        if left and self._shared.numbers and not known:  # two runs instead of ten tell most errors from rounding
+            runs = [self._run(bits, "products") for bits in SHORT]
+            left = {place: e for place, e in left.items() if any(e.may_come_from(place, run) for run in runs)}
         for bits, rounding in product(SHORT, PLACES):
             if not left:
                 break
@@ -77,11 +79,6 @@ class Emulations:
                     found[place] = SHORT[bits], enough
                     del left[place]
         return found
-
-    def _related(self, place: Place, error: _Error) -> bool:
-        """Whether an error may come from rounding at all: two runs instead of ten tell."""
-        runs = [self._run(bits, "products") for bits in SHORT]
-        return any(place not in run or abs(error.cosine(run[place])) >= _RELATED for run in runs)
 
     def _run(self, bits: int, rounding: str) -> dict[Place, torch.Tensor]:
         """The results of a run at the places of the evidence; empty if the graph cannot run with rounding."""
@@ -95,7 +92,9 @@ class Emulations:
                     graph, inputs = self._shared.graph(), self._shared.inputs()
                     run = execute(graph, inputs, bool(gradients), wanted=gradients)
                     results = {place: place.read(run) for place in self._evidence}
-            except Exception:  # noqa: BLE001  the graph cannot run with rounding, for whatever reason
+            except Exception as exc:  # the graph cannot run with rounding, for whatever reason
+                if is_out_of_memory(exc):
+                    raise
                 results = {}
             self._others |= mode.others
             known = {place: value.detach() for place, value in results.items() if isinstance(value, torch.Tensor)}
@@ -126,17 +125,15 @@ class _Error:
             return None
         return cls(a, r, finite, norm)
 
-    def cosine(self, emulated: torch.Tensor) -> float:
-        """Return the cosine of the angle between this error and the ``emulated`` one, or 1 if they cannot be
-        compared.
-        """
-        if emulated.shape != self.exact.shape:
-            return 1.0
-        m = emulated.double()
+    def may_come_from(self, place: Place, rounded: Mapping[Place, torch.Tensor]) -> bool:
+        """Whether the error at ``place`` has the direction of the error of a run with rounding."""
+        if place not in rounded or rounded[place].shape != self.exact.shape:
+            return True
+        m = rounded[place].double()
         both = self.finite & m.isfinite()
         error, other = (self.compiled - self.exact)[both], (m - self.exact)[both]
         norm = _norm(error) * _norm(other)
-        return float((error * other).sum()) / norm if norm else 1.0
+        return not norm or abs(float((error * other).sum())) >= _RELATED * norm
 
     def follows(self, emulated: torch.Tensor, bits: int, known: Container[str]) -> bool | None:
         """Whether the errors are enough to say that they come from this rounding; None if they do not."""

@@ -15,6 +15,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..running import ambient
+from ..running.exceptions import is_out_of_memory
 from ..running.execution import Run, differentiable, execute, storage_of, tensors
 from ..running.shared import SharedStorages
 from .wide import Noise, run_wide
@@ -148,7 +149,7 @@ class Reference:
         return drawn(self.shared.graph(), self.shared.inputs())
 
     def exact(self, places: Collection[Place]) -> Run | None:
-        """A run in float64, None if the graph cannot run in it."""
+        """A run in float64, None if the graph cannot run in it. Raises the error if there is not enough memory."""
         return self._wide(None, places)
 
     def perturbed(self, places: Collection[Place]) -> Iterator[Run]:
@@ -169,7 +170,9 @@ class Reference:
         outputs = None if any(p.group == "inputs" for p in places) else indices("outputs", places)
         try:
             return run_wide(self.shared, noise, outputs=outputs, gradients=indices("gradients", places))
-        except Exception:  # noqa: BLE001  an operator without float64, whatever it raises: there is no reference
+        except Exception as exc:  # an operator without float64, whatever it raises: there is no reference
+            if is_out_of_memory(exc):
+                raise
             return None
 
 

@@ -88,7 +88,7 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["auto", "full", "none"]),
             default="auto",
             show_default=True,
-            help="The values of tensors to keep; auto drops the values of compile errors, shapes and ranges stay.",
+            help="The values of tensors to keep: auto keeps 1 GB, and only small ones of compile errors.",
         ),
         click.option(
             "--timeout",

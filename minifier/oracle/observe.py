@@ -11,6 +11,7 @@ This runs code of the case and of the backend: call it in a worker. The driver r
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,14 +21,15 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from ...backends.comparison.compare import CannotCompare, compare
+from ...backends.comparison.check import too_large
+from ...backends.comparison.compare import CannotCompare, Differences
 from ...backends.comparison.reference import Reference
 from ...backends.provenance.absent import absent
 from ...backends.provenance.spec import BackendSpec
 from ...backends.running import ambient
-from ...backends.running.exceptions import differentiates, failure_of, one_line
+from ...backends.running.exceptions import differentiates, failure_of, is_out_of_memory, one_line
 from ...backends.running.execution import Run, copy_inputs, execute
-from ...backends.running.shared import SharedStorages
+from ...backends.running.shared import COPIED, SharedStorages
 from ...repro_templates.source.higher_order import has_public_form
 from ...repro_templates.source.naming import is_operation
 from ...store.document.case import Blobs, Case, tag
@@ -56,8 +58,15 @@ def observe(
     an in-process case.
     """
     phases = _Phases(mark)
-    observation = _Observer(case, blobs, phases, backend, live).observe(entry)
+    try:
+        observation = _Observer(case, blobs, phases, backend, live).observe(entry)
+    except _Overwritten:
+        observation = _Observer(case, blobs, phases, backend, live, copied=sys.maxsize).observe(entry)
     return replace(observation, seconds=phases.lengths())
+
+
+class _Overwritten(Exception):
+    """A backend has written to a storage that runs share, and that it must not write to."""
 
 
 class _Phases:
@@ -87,6 +96,9 @@ class _Phases:
 
 
 class _Observer:
+    """``copied``: see `backends.running.shared`. Several calls of one graph share nothing, so that what it changes
+    stays. Tensors of a class of their own are not shared either."""
+
     def __init__(
         self,
         case: Case,
@@ -94,27 +106,34 @@ class _Observer:
         phases: _Phases,
         backend: Callable[[Any, Any], Any] | None,
         live: list[object] | None,
+        *,
+        copied: int = COPIED,
     ) -> None:
         self.case = case
         self.blobs = blobs
         self.phases = phases
         self.live = live
         self.backend = backend
+        self.copied = copied if case.calls == 1 and not case.earlier else sys.maxsize
 
     def observe(self, entry: str) -> Observation:
         self.phases("build")
         torch._dynamo.reset()
         backend = self.backend or BackendSpec.from_json(self.case.backend).callable()
         gm, inputs = self.build()
+        if any(map(subclasses.has_own_class, inputs)):
+            self.copied = sys.maxsize
+        shared = SharedStorages(gm, inputs, copied=self.copied)
         self.phases("eager")
         try:
-            for again in self.earlier(inputs):
-                self.execute(gm, list(map(subclasses.bare, again)))
-            expected = self.execute(gm, list(map(subclasses.bare, copy_inputs(inputs))))
+            expected = self.eager(gm, inputs, shared)
         except BaseException as exc:  # noqa: BLE001  whatever eager raises, the case is no case
             return _refused(exc)
-        if any("tensor" in attr or "module" in attr for attr in self.case.graph.attrs.values()):
+        if shared.numbers:
+            gm, inputs = shared.graph(), shared.inputs()
+        elif any("tensor" in attr or "module" in attr for attr in self.case.graph.attrs.values()):
             gm, inputs = self.build()  # eager may have written to what the graph holds
+        checksums = shared.checksums()
         try:
             actual = self.direct(gm, inputs, backend) if entry == "direct" else self.compiled(inputs, backend)
         except BaseException as exc:  # noqa: BLE001  whatever a backend raises is what we came for
@@ -126,7 +145,22 @@ class _Observer:
             if differentiates(exc) and not self.case.backward:
                 return self.derivative() or Observation(Seen.FAILURE, failure)
             return Observation(Seen.FAILURE, failure)
-        return self.compare(expected, actual) if self.case.compare else Observation(Seen.PASS)
+        if not self.case.compare:
+            return Observation(Seen.PASS)
+        if shared.changed(checksums):
+            raise _Overwritten
+        differences = Differences(expected, actual, self.case.tolerance, detached=True)
+        del expected, actual, gm, inputs
+        return self.judged(differences, shared)
+
+    def eager(self, gm: torch.fx.GraphModule, inputs: list[Any], shared: SharedStorages) -> Run:
+        """Run the case in eager mode. ``gm`` and ``inputs`` are unchanged afterwards if something is ``shared``."""
+        if shared.numbers:
+            with self.ambient():
+                return shared.eager(self.case.backward)
+        for again in self.earlier(inputs):
+            self.execute(gm, list(map(subclasses.bare, again)))
+        return self.execute(gm, list(map(subclasses.bare, copy_inputs(inputs))))
 
     def derivative(self) -> Observation | None:
         """Ask eager for the backward pass whose derivative the backend traced. None if eager computes it."""
@@ -158,7 +192,7 @@ class _Observer:
 
     def direct(self, gm: torch.fx.GraphModule, inputs: list[Any], backend: Callable[[Any, Any], Any]) -> Run:
         """The ``direct`` entry: the backend is called on the graph, then what it returned on the inputs."""
-        examples = copy_inputs(inputs)
+        examples = SharedStorages(gm, inputs, copied=self.copied).inputs()
         self.phases("compile")
         with self.ambient():
             compiled = backend(gm, examples)
@@ -220,18 +254,22 @@ class _Observer:
         self.mark_dynamic(inputs)
         return self.execute(function, inputs)
 
-    def compare(self, expected: Run, actual: Run) -> Observation:
-        """Compare the results. What cannot be compared is invalid, not a pass."""
+    def judged(self, differences: Differences, shared: SharedStorages) -> Observation:
+        """Judge what differs. What cannot be compared is invalid, not a pass."""
         self.phases("compare")
-        gm, inputs = self.build()
-        reference = Reference(SharedStorages(gm, list(map(subclasses.bare, inputs))))
+        if not shared.numbers:
+            gm, inputs = self.build()
+            shared = SharedStorages(gm, list(map(subclasses.bare, inputs)), copied=self.copied)
+        reference = Reference(shared)
         try:
             with self.ambient():
-                divergence = compare(
-                    expected, actual, reference, self.case.tolerance, strict=self.case.strict, detached=True
-                )
+                divergence = differences.judged(reference, strict=self.case.strict)
         except CannotCompare as exc:
             return Observation(Seen.INVALID, detail=f"cannot compare: {exc}")
+        except Exception as exc:
+            if not is_out_of_memory(exc):
+                raise
+            return Observation(Seen.INVALID, detail=f"cannot compare: {too_large(exc)}")
         if divergence is None:
             return Observation(Seen.PASS)
         return Observation(Seen.FAILURE, divergence.failure())

@@ -113,8 +113,11 @@ def _ranked(spec: TensorSpec, storages: Storages, drawn_first: bool) -> Iterator
     """
     drawn_first = drawn_first or spec.numel <= FEW
     if spec.storage is None:
-        if (spec.init or {}).get("fn") in (*_RANDOM, "arange"):
+        init = spec.init or {}
+        if init.get("fn") in (*_RANDOM, "arange"):
             yield from zeros_and_ones(spec)
+        if "std" in init:
+            yield replace(spec, init={"fn": "randn"})
         return
     for made in recipes(spec, storages[str(spec.storage)]):
         if not drawn_first or (made.init or {}).get("fn") not in _RANDOM:

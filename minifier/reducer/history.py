@@ -222,7 +222,9 @@ def values(spec: TensorSpec) -> str:
     if init.get("fn") == "full":
         constant = {"0": "zeros", "0.0": "zeros", "1": "ones", "1.0": "ones"}.get(repr(init["value"]))
         return constant or f"all {text(init['value'])}"
-    return f"randint {init['low']} to {init['high'] - 1}" if init.get("fn") == "randint" else str(init.get("fn"))
+    if init.get("fn") == "randint":
+        return f"randint {init['low']} to {init['high'] - 1}"
+    return f"{init.get('fn')} times {init['std']:g}" if "std" in init else str(init.get("fn"))
 
 
 def _node(name: str, node: Node) -> str:

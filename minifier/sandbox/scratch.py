@@ -11,11 +11,13 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ...backends.running.foreign_files import open_ordinary
 from ...store.document.case import Blobs
+from ...store.document.storages import PIECE, Piece, StorageReader, pieces
 from ...store.temporary import prefix
 
 #: Captured output beyond this many bytes is cut out of the middle.
@@ -23,7 +25,7 @@ OUTPUT_LIMIT = 1 << 16
 _DIRECTORIES = ("blobs", "output", "work", "cache")
 
 
-class Scratch(Mapping[str, bytes]):
+class Scratch(StorageReader):
     """The directory; as a mapping, the storages in it."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -52,23 +54,42 @@ class Scratch(Mapping[str, bytes]):
         """Write the storages that are not here yet. Safe from several threads and processes at once."""
         for key in blobs:
             if key not in self:
-                self.write(key, blobs[key])
+                self._write(key, pieces(blobs, key))
             self._keys.add(key)
 
     def write(self, key: str, data: bytes) -> None:
         """Write one storage, over an older one of the same key. A reader sees the old bytes or the new."""
+        self._write(key, [data])
+
+    def _write(self, key: str, parts: Iterable[Piece]) -> None:
         path = self._path(key)
         fresh = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
         fresh.unlink(missing_ok=True)
-        with fresh.open("xb") as file:  # never through a link that foreign code may have put there
-            file.write(data)
-        fresh.replace(path)
+        try:
+            with fresh.open("xb") as file:  # never through a link that foreign code may have put there
+                for part in parts:
+                    file.write(part)
+            fresh.replace(path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
         self._keys.add(key)
 
-    def __getitem__(self, key: str) -> bytes:
+    def size(self, key: str) -> int:
+        with self._opened(key) as file:
+            return os.fstat(file.fileno()).st_size
+
+    def pieces(self, key: str) -> Iterator[Piece]:
+        with self._opened(key) as file:
+            while part := file.read(PIECE):
+                yield part
+
+    def file(self, key: str) -> Path:
+        return self._path(key)
+
+    def _opened(self, key: str) -> BinaryIO:
         try:
-            with open_ordinary(self._path(key)) as file:
-                return file.read()
+            return open_ordinary(self._path(key))
         except FileNotFoundError:
             raise KeyError(key) from None
 

@@ -17,7 +17,7 @@ from ...backends.provenance import libraries
 from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.inputs import NeedsData
-from ...store.document.case import Case
+from ...store.document.case import Blobs, Case
 from ...store.failure import Failure, FailureKind
 from ...store.index import State
 from ...store.signature import signature
@@ -274,7 +274,7 @@ class EntryAttempt:
         keep(self.session, self.result(done), finished=False)
         return self.emit(done, blobs)
 
-    def self_contained(self, case: Case) -> tuple[Case, dict[str, bytes]]:
+    def self_contained(self, case: Case) -> tuple[Case, Blobs]:
         """``case`` with the libraries and the shapes that its script needs, and its storages."""
         case = replace(case, imports=libraries.needed_by(case))
         if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
@@ -485,7 +485,7 @@ class EntryAttempt:
         known = rest.Rest(called, case.graph.count, verdict.outcome, said)
         rest.keep(self.session.index, self.session.capture.id, known)
 
-    def emit(self, done: Printed, blobs: dict[str, bytes]) -> Printed:
+    def emit(self, done: Printed, blobs: Blobs) -> Printed:
         """Render the script, run it, store it with the record of its verification."""
         case = done.case
         emitter = self.emitter(case)

@@ -368,7 +368,8 @@ def earlier(capture: CaptureInfo) -> str:
     if isinstance(calls, int) and calls > 1:
         parts.append(f"it showed at call {calls}" + (f", after calls with shapes {shapes}" if shapes else ""))
     kept = capture.provenance.get("data") != METADATA
-    values = "" if kept else "\nthe values of its tensors were not kept: capture it again with --data full"
+    lost = f"\nvalues that the failure may need were not kept ({_left_out(capture)}): capture it again with --data full"
+    values = "" if kept else lost
     if role := capture.provenance.get("aot_graph"):
         refused = capture.provenance.get("refused")
         why = f"Dynamo's graph could not be stored ({refused})" if refused else "capture the whole with --level dynamo"
@@ -377,6 +378,12 @@ def earlier(capture: CaptureInfo) -> str:
         return values
     happened = " and ".join(parts)
     return f"{values}\n{happened}: one graph and one call do not show a failure that depends on earlier ones"
+
+
+def _left_out(capture: CaptureInfo) -> str:
+    """The tensors without values, as the row names them."""
+    named = capture.provenance.get("left_out")
+    return named if isinstance(named, str) and named else "those of its tensors"
 
 
 def _attempts(session: CaptureSession) -> CaptureOutcome:

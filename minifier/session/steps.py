@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ...store.document import storages
 from ...store.document.case import Blobs, Case
 from ...store.index import Index, StepInfo
 from ..reducer.history import difference
@@ -58,7 +59,7 @@ class StepLog:
         if sum(spec.numel for spec in case.tensors) > SMALL:
             self.index.reductions.add_step(self.reduction, step)
             return
-        new = {name: len(self.blobs[name]) for name in case.storages - self._kept}
+        new = {name: storages.size(self.blobs, name) for name in case.storages - self._kept}
         addressed, blobs = content_addressed(case, self.blobs)
         if self._bytes + sum(new.values()) <= MOST_BYTES:
             self._bytes += sum(new.values())

@@ -318,6 +318,7 @@ class Literals:
             # Without a dtype torch draws real numbers, so a complex dtype is always named.
             given = "" if kind in COMPLEX else "float"
             made = PrintedCall(f"torch.{fn}", (*sizes(spec.shape), *self._keywords(kind, given, spec.device)))
+            made = made.then(f".mul_({init['std']!r})") if "std" in init else made
         elif fn == "randint":
             bounds = (str(int(init["low"])), str(int(init["high"])))
             made = PrintedCall("torch.randint", (*bounds, _size(spec.shape), *self._keywords(kind, "int", spec.device)))

@@ -284,9 +284,9 @@ class _Reader:
         return doc
 
     def init(self, init: object, spec: TensorSpec) -> None:
-        init = self.fields(init, "fn", "value low high")
+        init = self.fields(init, "fn", "value low high std")
         name = self.one_of(init["fn"], _INITS, "generator")
-        self.fields(init, "fn " + " ".join(_INITS[name]))
+        self.fields(init, "fn " + " ".join(_INITS[name]), "std" if name == "randn" else "")
         view = spec.layout != "strided" or spec.offset or spec.conj or spec.neg
         self.need(not view, "a view has a storage")
         if name == "randint":
@@ -294,6 +294,8 @@ class _Reader:
             self.integer(init["high"], low + 1, (1 << 63) - 1)
         if name == "full":
             self.need(_is_scalar(init["value"]), "a scalar is expected")
+        if (std := init.get("std")) is not None:
+            self.need(type(std) is float and 0 < std < math.inf, "a standard deviation is a positive number")
 
     def parts(self, spec: TensorSpec, parts: list[TensorSpec]) -> None:
         """Check that components are plain tensors, so that no tensor contains itself."""

@@ -9,6 +9,7 @@ length before decompressing and the digest after it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
@@ -17,11 +18,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
+from ..document import storages
+from ..document.storages import PIECE, Piece, StorageReader
 from ..errors import ForeignValue, StoreError
 from .buckets import bucket
 from .database import Database, insert
@@ -39,7 +42,6 @@ _SAMPLE = 64 << 10
 #: So many bytes are few.
 _FEW = 64 << 10
 _BATCH = 500
-_PIECE = 4 << 20
 _WORTHWHILE = 0.9
 
 
@@ -134,10 +136,7 @@ class BlobStore:
 
     def read(self, key: str) -> bytes:
         """The bytes of one storage. Raises `StoreError` if they are missing or do not match the key."""
-        with self._database.reading() as session:
-            row = session.get(BlobRow, key)
-        if row is None:
-            raise StoreError(f"{self._database.name} has no storage {key[:12]}: capture the failure again")
+        row = self._row(key)
         with self._database.explained():
             data = row.data if row.data is not None else self._read_large(row)
             if len(data) != row.stored:
@@ -150,19 +149,38 @@ class BlobStore:
                 raise ForeignValue(f"storage {key[:12]} does not match its digest")
         return data
 
-    def view(self, keys: Iterable[str]) -> Mapping[str, bytes]:
+    def size(self, key: str) -> int:
+        """The number of bytes of one storage, as its row says. Raises `StoreError` if it is missing."""
+        return self._row(key).size
+
+    def pieces(self, key: str) -> Iterator[Piece]:
+        """The bytes of one storage, piece by piece. Raises `StoreError` as `read` does, also after the last piece."""
+        row = self._row(key)
+        if row.data is not None or row.place is not None or row.codec != "raw":
+            yield self.read(key)
+            return
+        made = hashlib.sha256()
+        with self._database.explained():
+            with self._opened(key, row.stored) as stream:
+                while part := stream.read(PIECE):
+                    made.update(part)
+                    yield part
+            if row.size != row.stored or made.hexdigest() != key:
+                raise ForeignValue(f"storage {key[:12]} does not match its digest")
+
+    def view(self, keys: Iterable[str]) -> BlobView:
         """The storages by key, each read and verified when it is asked for."""
         return BlobView(self, keys)
 
     def _pack(self, key: str, blobs: Mapping[str, bytes]) -> Packed:
         if key not in blobs:
             raise ValueError(f"the case needs storage {key[:12]}, which did not come with it")
+        if self._folder is not None and storages.size(blobs, key) > self._inline_limit:
+            with self._database.explained():
+                return self._write_file(key, blobs)
         raw = bytes(blobs[key])
         if digest(raw) != key:
-            raise ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
-        if self._folder is not None and len(raw) > self._inline_limit:
-            with self._database.explained():
-                return self._write_file(key, raw)
+            raise _wrongly_named(key)
         codec, data = _compress(raw)
         if not self._bucket or len(data) <= BUCKET_LIMIT:
             return Packed(key, len(raw), codec, len(data), data)
@@ -170,31 +188,42 @@ class BlobStore:
         place.write(key, data)
         return Packed(key, len(raw), codec, len(data), None, place.url)
 
-    def _write_file(self, key: str, raw: bytes) -> Packed:
+    def _write_file(self, key: str, blobs: Mapping[str, bytes]) -> Packed:
         """Write a large storage to a file in pieces, or return it for the table if it becomes small."""
-        file = self._file(key)
+        file, size = self._file(key), storages.size(blobs, key)
         with _unfinished(file) as temporary:
-            codec, stored = "zlib", _write(temporary, _compressed(raw)) if _worth_a_try(raw) else len(raw)
+            codec, stored = "zlib", size
+            if _worth_a_try(bytes(next(storages.pieces(blobs, key))[:_SAMPLE]), size):
+                stored = storages.write(temporary, _compressed(_checked(key, blobs)))
             if stored <= self._inline_limit:
-                return Packed(key, len(raw), codec, stored, temporary.read_bytes())
-            if stored >= _WORTHWHILE * len(raw):
-                codec, stored = "raw", _write(temporary, [raw])
+                return Packed(key, size, codec, stored, temporary.read_bytes())
+            if stored >= _WORTHWHILE * size:
+                codec, stored = "raw", storages.write(temporary, _checked(key, blobs))
             os.replace(temporary, file)
-        return Packed(key, len(raw), codec, stored, None)
+        return Packed(key, size, codec, stored, None)
 
     def _file(self, name: str) -> Path:
         if self._folder is None or not _DIGEST.match(name):
             raise ForeignValue(f"a storage named {name[:80]!r}")
         return self._folder / name[:2] / name
 
+    def _row(self, key: str) -> BlobRow:
+        with self._database.reading() as session:
+            row = session.get(BlobRow, key)
+        if row is None:
+            raise StoreError(f"{self._database.name} has no storage {key[:12]}: capture the failure again")
+        return row
+
     def _read_large(self, row: BlobRow) -> bytes:
         if row.place is None:
-            return self._read_file(row.digest, row.stored)
+            with self._opened(row.digest, row.stored) as stream:
+                return stream.read(row.stored)
         if self._folder is not None:  # a file may come from anyone, who shall not say what is asked over the network
             raise ForeignValue(f"storage {row.digest[:12]} at an address")
         return bucket(row.place).read(row.digest, row.stored)
 
-    def _read_file(self, key: str, size: int) -> bytes:
+    def _opened(self, key: str, size: int) -> BinaryIO:
+        """The file of a storage, which has ``size`` bytes."""
         file = self._file(key)
         if file.is_symlink() or (file.exists() and not file.is_file()):
             raise ForeignValue(f"storage {key[:12]} as something else than a file")
@@ -205,23 +234,27 @@ class BlobStore:
             raise StoreError(
                 f"{name} keeps large tensors in {name}.blobs, and {key[:12]} is not there: copy that directory as well"
             ) from None
-        with os.fdopen(handle, "rb") as stream:
-            if os.fstat(handle).st_size != size:
-                raise ForeignValue(f"storage {key[:12]} is not as long as declared")
-            return stream.read(size)
+        if os.fstat(handle).st_size != size:
+            os.close(handle)
+            raise ForeignValue(f"storage {key[:12]} is not as long as declared")
+        return os.fdopen(handle, "rb")
 
 
-class BlobView(Mapping[str, bytes]):
+class BlobView(StorageReader):
     """Storages of an index, each read when it is asked for."""
 
     def __init__(self, store: BlobStore, keys: Iterable[str]) -> None:
         self._store = store
         self._keys = dict.fromkeys(keys)
 
+    def size(self, key: str) -> int:
+        return self._store.size(self._known(key))
+
+    def pieces(self, key: str) -> Iterator[Piece]:
+        return self._store.pieces(self._known(key))
+
     def __getitem__(self, key: str) -> bytes:
-        if key not in self._keys:
-            raise KeyError(key)
-        return self._store.read(key)
+        return self._store.read(self._known(key))
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
@@ -229,8 +262,10 @@ class BlobView(Mapping[str, bytes]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
-    def __len__(self) -> int:
-        return len(self._keys)
+    def _known(self, key: str) -> str:
+        if key not in self._keys:
+            raise KeyError(key)
+        return key
 
 
 def insert_data(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -250,7 +285,7 @@ def are_few(keys: Iterable[str], blobs: Mapping[str, bytes]) -> bool:
     """Whether these storages have few bytes in all."""
     left = _FEW
     for key in keys:
-        left -= len(blobs.get(key, b""))
+        left -= storages.size(blobs, key) if key in blobs else 0
         if left < 0:
             return False
     return True
@@ -258,24 +293,36 @@ def are_few(keys: Iterable[str], blobs: Mapping[str, bytes]) -> bool:
 
 def _compress(raw: bytes) -> tuple[str, bytes]:
     """``data`` compressed if a sample of it becomes smaller. Weights rarely do, masks and zeros do."""
-    if _worth_a_try(raw):
+    if _worth_a_try(raw[:_SAMPLE], len(raw)):
         data = zlib.compress(raw, 1)
         if len(data) < _WORTHWHILE * len(raw):
             return "zlib", data
     return "raw", raw
 
 
-def _compressed(raw: bytes) -> Iterator[bytes]:
+def _checked(key: str, blobs: Mapping[str, bytes]) -> Iterator[Piece]:
+    """The bytes of a storage. Raises `ValueError` after them if they are not those that its key names."""
+    made = hashlib.sha256()
+    for part in storages.pieces(blobs, key):
+        made.update(part)
+        yield part
+    if made.hexdigest() != key:
+        raise _wrongly_named(key)
+
+
+def _wrongly_named(key: str) -> ValueError:
+    return ValueError(f"storage {key[:12]} is not named by the sha256 of its bytes")
+
+
+def _compressed(parts: Iterable[Piece]) -> Iterator[bytes]:
     packer = zlib.compressobj(1)
-    view = memoryview(raw)
-    for begin in range(0, len(raw), _PIECE):
-        yield packer.compress(view[begin : begin + _PIECE])
+    for part in parts:
+        yield packer.compress(part)
     yield packer.flush()
 
 
-def _worth_a_try(raw: bytes) -> bool:
-    sample = raw[:_SAMPLE]
-    return len(raw) <= EXPAND_LIMIT and len(zlib.compress(sample, 1)) < _WORTHWHILE * len(sample)
+def _worth_a_try(sample: bytes, size: int) -> bool:
+    return size <= EXPAND_LIMIT and len(zlib.compress(sample, 1)) < _WORTHWHILE * len(sample)
 
 
 @contextmanager
@@ -289,9 +336,3 @@ def _unfinished(file: Path) -> Iterator[Path]:
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _write(file: Path, pieces: Iterable[bytes]) -> int:
-    """Write all ``pieces`` to ``file``. Returns the number of bytes."""
-    with file.open("wb") as stream:
-        return sum(stream.write(piece) for piece in pieces)

@@ -16,13 +16,17 @@ import numpy
 import torch
 from torch import fx
 
+from ..document import storages
 from ..document.case import Blobs, Case, Graph, Json, TensorSpec, Value, is_drawn_natively, tag, tensors_in
 from ..document.decode import InvalidDocument, check_storage
+from ..document.storages import StorageReader
 from ..document.strides import memory_format, view
 from . import modes, subclasses
 from .leaf_modules import construct
 from .resolve import ANNOTATION_CLASSES, enumeration, resolve
 
+#: Storages of so many bytes that are in a file are mapped into memory.
+MAPPED = 1 << 20
 _DEFAULT_DRAW = (torch.float32, torch.int64)
 
 
@@ -117,15 +121,28 @@ class Builder:
         found = self._storages.get(key)
         if found is None:
             try:
-                data = self._blobs[spec.storage]
+                read = self._mapped(spec.storage) or self._copied(spec.storage)
             except KeyError:
                 raise InvalidDocument(f"the bytes of storage {spec.storage[:12]} are missing") from None
-            tensor = torch.empty(len(data), dtype=torch.uint8, device="cpu")
-            if data:
-                tensor.numpy()[:] = numpy.frombuffer(data, numpy.uint8)
-            found = self._storages[key] = tensor.to(spec.device).untyped_storage()
+            if spec.device != "cpu":
+                read = torch.empty(0, dtype=torch.uint8).set_(read).to(spec.device).untyped_storage()
+            found = self._storages[key] = read
         check_storage(spec, found.nbytes())
         return found
+
+    def _mapped(self, key: str) -> torch.UntypedStorage | None:
+        """A large storage in a file, mapped into memory: written pages become private. None for any other."""
+        file = self._blobs.file(key) if isinstance(self._blobs, StorageReader) else None
+        if file is None or (size := storages.size(self._blobs, key)) < MAPPED:
+            return None
+        return torch.from_file(str(file), False, size, dtype=torch.uint8).untyped_storage()
+
+    def _copied(self, key: str) -> torch.UntypedStorage:
+        data = self._blobs[key]
+        tensor = torch.empty(len(data), dtype=torch.uint8, device="cpu")
+        if data:
+            tensor.numpy()[:] = numpy.frombuffer(data, numpy.uint8)
+        return tensor.untyped_storage()
 
     def _composite(self, spec: TensorSpec) -> torch.Tensor:
         parts = [self.tensor(p).detach() for p in spec.parts]
@@ -307,7 +324,8 @@ def draw(spec: TensorSpec) -> torch.Tensor:
 def _generate(fn: str, spec: TensorSpec, options: dict[str, Any]) -> torch.Tensor:
     assert spec.init is not None
     if fn == "randn":
-        return torch.randn(spec.shape, **options)
+        made = torch.randn(spec.shape, **options)
+        return made.mul_(spec.init["std"]) if "std" in spec.init else made
     if fn == "rand":
         return torch.rand(spec.shape, **options)
     if fn == "randint":

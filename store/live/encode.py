@@ -20,13 +20,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..document.case import Graph, Json, Node, TensorSpec, Value
+from ..document.case import Blobs, Graph, Json, Node, TensorSpec, Value
 from ..document.names import UnknownName, grow, is_argument_name, is_attribute_path, is_node_name, table
+from ..document.storages import StorageReader
 from ..text import ascii_text
 from . import ipython, modes
 from .leaf_modules import NotALeaf, class_of, contents
 from .resolve import annotation, describe, enumeration, forget, triton_kernel
-from .snapshot import CannotSnapshot, Put, Tensors, digest, hint
+from .snapshot import EVERYTHING, CannotSnapshot, Digests, Keep, Put, Tensors, digest, hint
 
 _ROOT = re.compile(r"L\['(?:self|fn)'\]\.?")
 _VARIABLE = re.compile(r"[GL]\['(\w+)'\]")
@@ -47,34 +48,38 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Encoded:
-    """The parts of a `Case` that come from the graph. ``invented``: values were left out."""
+    """The parts of a `Case` that come from the graph. Values of the tensors ``left_out``, by index, are not kept."""
 
     graph: Graph
     inputs: tuple[Value, ...]
     tensors: tuple[TensorSpec, ...]
-    blobs: dict[str, bytes]
-    invented: bool = False
+    blobs: Blobs
+    left_out: tuple[int, ...] = ()
 
 
 class Encoder:
     """Encodes values one by one. The tensors' bytes are read later, by `read` or `finish`."""
 
     def __init__(
-        self, *, live: list[object] | None = None, clip: bool = True, grads: bool = False, keep: int | None = None
+        self, *, live: list[object] | None = None, clip: bool = True, grads: bool = False, keep: Keep = EVERYTHING
     ) -> None:
-        self._tensors = Tensors(clip=clip, grads=grads, keep=keep if clip else None)
+        self._tensors = Tensors(clip=clip, grads=grads, keep=keep)
         self._live = live
         self._objects = {id(o): i for i, o in enumerate(live or ())}
         self._path: list[str] = []
 
     @property
-    def invented(self) -> bool:
-        """Whether `finish` left the values of some tensor out."""
-        return self._tensors.invented
+    def left_out(self) -> tuple[int, ...]:
+        """The tensors, by index, whose values were not kept."""
+        return tuple(self._tensors.left_out)
 
     def finish(self) -> tuple[tuple[TensorSpec, ...], dict[str, bytes]]:
         """The specs of the tensors, and the bytes of their storages."""
         return self._tensors.finish()
+
+    def live(self, digests: Digests) -> tuple[tuple[TensorSpec, ...], StorageReader]:
+        """The specs of the tensors, and their storages, which stay where they are."""
+        return self._tensors.live(digests)
 
     def read(self, put: Put, name: Callable[[bytes], str] = digest) -> tuple[TensorSpec, ...]:
         """The specs of the tensors. The bytes go to ``put``, one storage at a time, under keys from ``name``."""
@@ -242,25 +247,32 @@ def encode(
     inputs: Sequence[Any],
     *,
     live: list[object] | None = None,
-    keep: int | None = None,
+    keep: Keep = EVERYTHING,
     put: Put | None = None,
+    digests: Digests | None = None,
 ) -> Encoded:
     """``gm`` and one input per placeholder as data. Raises `Unsupported`.
 
-    Values of storages of more than ``keep`` bytes are replaced by seeded ones; None keeps all. With ``put`` the bytes
-    go there, one storage at a time, and not into the result. If the graph is refused, the table of names grows once.
+    Seeded values replace those that ``keep`` leaves out. With ``put`` the bytes go there, one storage at a time, and
+    not into the result. With ``digests`` the storages of the result stay where they are. If the graph is refused, the
+    table of names grows once.
     """
     try:
-        return _encode(gm, inputs, live, keep, put)
+        return _encode(gm, inputs, live, keep, put, digests)
     except Unsupported:
         if not grow():
             raise
     forget()
-    return _encode(gm, inputs, live, keep, put)
+    return _encode(gm, inputs, live, keep, put, digests)
 
 
 def _encode(
-    gm: fx.GraphModule, inputs: Sequence[Any], live: list[object] | None, keep: int | None, put: Put | None
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    live: list[object] | None,
+    keep: Keep,
+    put: Put | None,
+    digests: Digests | None,
 ) -> Encoded:
     encoder = Encoder(live=live, clip=not _counts_from_storage(gm), grads=_reads_grad(gm), keep=keep)
     graph = encoder.graph(gm)
@@ -270,9 +282,12 @@ def _encode(
     for node, x in zip(graph.placeholders, inputs, strict=True):
         with encoder._at(node.name):
             values.append(encoder.value(x))
+    if digests is not None:
+        tensors, storages = encoder.live(digests)
+        return Encoded(graph, tuple(values), tensors, storages, encoder.left_out)
     blobs: dict[str, bytes] = {}
     tensors = encoder.read(put or blobs.__setitem__)
-    return Encoded(graph, tuple(values), tensors, blobs, encoder.invented)
+    return Encoded(graph, tuple(values), tensors, blobs, encoder.left_out)
 
 
 def graph_text(gm: fx.GraphModule) -> str:

@@ -7,21 +7,24 @@
 * The key of a storage is the SHA-256 of its bytes. A second storage with equal bytes is not an alias of the first: zero
   bytes are appended, which no tensor reaches, so that it has another key.
 
-`Tensors.finish` reads the bytes. Nothing may write to the tensors between `Tensors.add` and then. Storages above a
-limit are not read: seeded numbers of the same range replace them (`store.live.synthesis`).
+`Tensors.finish` reads the bytes. Nothing may write to the tensors between `Tensors.add` and then. `Tensors.live` leaves
+them where they are, and reads them again each time. Storages above a limit are not read: seeded numbers of the same
+range replace them (`store.live.synthesis`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from ..document import storages
 from ..document.case import TensorSpec
+from ..document.storages import PIECE, Piece, StorageReader
 from . import modes, subclasses
 from .synthesis import recipe
 
@@ -37,11 +40,14 @@ _COMPRESSED = {
 
 #: Where bytes go: ``put(key, bytes)``.
 Put = Callable[[str, bytes], None]
+#: Smaller storages are read again for each digest. Of larger ones so many parts of so many bytes are compared.
+_REMEMBERED = 1 << 20
+_PARTS, _PART = 64, 4096
 
 
 def digest(data: bytes) -> str:
     """The key of a storage with these bytes."""
-    return hashlib.sha256(data).hexdigest()
+    return storages.digest([data])
 
 
 class CannotSnapshot(Exception):
@@ -55,18 +61,120 @@ class _Storage:
     end: int
 
 
+class LiveStorages(StorageReader):
+    """Storages of live tensors, read from their memory. Bytes of other devices are copied piece by piece."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def size(self, key: str) -> int:
+        return self._windows[key].size
+
+    def pieces(self, key: str) -> Iterator[Piece]:
+        return self._windows[key].pieces()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._windows)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._windows
+
+    def add(self, window: _Window, digests: Digests, versions: Sequence[int]) -> str:
+        """The key of a storage, different from all other keys."""
+        key = digests.of(window, versions)
+        while key in self._windows:
+            window = replace(window, padding=window.padding + _PADDING)
+            key = storages.digest(window.pieces())
+        self._windows[key] = window
+        return key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Window:
+    """The bytes of a storage from ``begin`` on, and so many zeros."""
+
+    data: torch.Tensor
+    place: int
+    begin: int
+    padding: int = 0
+
+    @classmethod
+    def of(cls, span: _Storage) -> _Window:
+        return cls(_bytes(span.storage, span.begin, span.end), span.storage.data_ptr(), span.begin)
+
+    @property
+    def size(self) -> int:
+        return self.data.numel() + self.padding
+
+    def pieces(self) -> Iterator[Piece]:
+        for begin in range(0, self.data.numel(), PIECE):
+            with modes.undisturbed():
+                piece = self.data[begin : begin + PIECE].cpu().numpy()
+            yield piece.data
+        if self.padding:
+            yield bytes(self.padding)
+
+    def sample(self) -> int:
+        """A checksum of some parts."""
+        step = max(1, self.data.numel() // _PARTS)
+        with modes.undisturbed():
+            parts = [self.data[begin : begin + _PART].cpu().numpy() for begin in range(0, self.data.numel(), step)]
+        found = 0
+        for part in parts:
+            found = zlib.crc32(part.data, found)
+        return found
+
+
+class Digests:
+    """The digests of storages, computed again only where one has changed.
+
+    An optimizer changes the version of a parameter, or, if it goes past torch, most of its bytes. So a storage with
+    tensors of the same versions and with the same bytes in some parts has not changed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int], tuple[tuple[int, ...], int, str]] = {}
+
+    def of(self, window: _Window, versions: Sequence[int]) -> str:
+        """The key of the storage. ``versions`` are the versions of its tensors, empty if they have no versions."""
+        if window.size < _REMEMBERED or not versions:
+            return storages.digest(window.pieces())
+        place, seen = (window.place, window.begin, window.size), (*versions,)
+        known, sample = self._known.get(place), window.sample()
+        if known is not None and known[:2] == (seen, sample):
+            return known[2]
+        key = storages.digest(window.pieces())
+        self._known[place] = seen, sample, key
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A limit of the values that are kept: storages of at most ``each`` bytes, and the smallest ones that have ``all``
+    bytes together. None is no limit. Parts of sparse and quantized tensors are always kept.
+
+    Seeded numbers of the same range replace the others, if ``measured`` with the standard deviation of the values.
+    """
+
+    each: int | None = None
+    all: int | None = None
+    measured: bool = False
+
+
+EVERYTHING = Keep()
+
+
 @dataclass
 class Tensors:
     """Collects tensors, each object once. ``grads`` keeps the ``.grad`` of leaves too.
 
-    Values of storages of more than ``keep`` bytes are not kept (None: all are); ``invented`` says whether there were
-    any. Parts of sparse and quantized tensors are always kept.
+    ``left_out`` are the indices of the tensors whose values are not kept.
     """
 
     clip: bool = True
     grads: bool = False
-    keep: int | None = None
-    invented: bool = False
+    keep: Keep = EVERYTHING
+    left_out: list[int] = field(default_factory=list)
     _specs: list[TensorSpec] = field(default_factory=list)
     _index: dict[int, int] = field(default_factory=dict)
     _storages: dict[int, _Storage] = field(default_factory=dict)
@@ -94,6 +202,16 @@ class Tensors:
         blobs: dict[str, bytes] = {}
         return self.read(blobs.__setitem__), blobs
 
+    def live(self, digests: Digests) -> tuple[tuple[TensorSpec, ...], LiveStorages]:
+        """The specs, and their storages, which stay where they are."""
+        found, keys = LiveStorages(), {}
+        with modes.undisturbed():
+            standing_in, within = self._stand_in(), self._within()
+            for place, span in self._storages.items():
+                if place not in standing_in:
+                    keys[place] = found.add(_Window.of(span), digests, self._versions(within[place]))
+        return self._placed(keys, standing_in), found
+
     def read(self, put: Put, name: Callable[[bytes], str] = digest) -> tuple[TensorSpec, ...]:
         """The specs. The bytes of their storages go to ``put`` one by one, under the key that ``name`` gives them."""
         keys: dict[int, str] = {}
@@ -103,7 +221,7 @@ class Tensors:
             for place, span in self._storages.items():
                 if place in standing_in:
                     continue
-                data = _read(span.storage, span.begin, span.end)
+                data = _bytes(span.storage, span.begin, span.end).cpu().numpy().tobytes()
                 key = name(data)
                 while key in taken:
                     data += bytes(_PADDING)
@@ -111,34 +229,58 @@ class Tensors:
                 keys[place] = key
                 taken.add(key)
                 put(key, data)
+        return self._placed(keys, standing_in)
+
+    def _within(self) -> dict[int, list[int]]:
+        """The indices of the tensors in each storage."""
+        found: dict[int, list[int]] = {}
+        for index, place in self._place.items():
+            found.setdefault(place, []).append(index)
+        return found
+
+    def _versions(self, indices: list[int]) -> list[int]:
+        """The versions of these tensors; none if one has no version."""
+        tensors = [self._alive[index] for index in indices]
+        return [] if any(t.is_inference() for t in tensors) else [t._version for t in tensors]
+
+    def _placed(self, keys: dict[int, str], standing_in: set[int]) -> tuple[TensorSpec, ...]:
+        """The specs with the keys of their storages, or with what stands in for values."""
         specs = list(self._specs)
+        self.left_out = [index for index, place in self._place.items() if place in standing_in]
         for index, place in self._place.items():
             spec = specs[index]
             if place in standing_in:
-                specs[index] = replace(spec, init=standing_in[place], offset=0)
+                init = recipe(self._alive[index], measured=self.keep.measured)
+                specs[index] = replace(spec, init=init, offset=0, conj=False, neg=False)
                 continue
             begin = self._storages[place].begin
             specs[index] = replace(spec, storage=keys[place], offset=spec.offset - begin // _itemsize(spec.dtype))
         return tuple(specs)
 
-    def _stand_in(self) -> dict[int, dict[str, Any]]:
-        """The recipes for storages whose values are not kept.
+    def _stand_in(self) -> set[int]:
+        """The storages whose values are not kept.
 
-        A storage of several tensors is kept, because tensors that are made one by one cannot share it.
+        A storage of several tensors goes last, because tensors that are made one by one cannot share it.
         """
-        if self.keep is None:
-            return {}
-        tensors: dict[int, list[int]] = {}
-        for index, place in self._place.items():
-            tensors.setdefault(place, []).append(index)
-        found = {}
-        for place, indices in tensors.items():
-            span = self._storages[place]
+        each, most = self.keep.each if self.clip else None, self.keep.all
+        if each is None and most is None:
+            return set()
+        sizes = {place: span.end - span.begin for place, span in self._storages.items()}
+        alone, others = list[int](), list[int]()
+        for place, indices in self._within().items():
             spec = self._specs[indices[0]]
             overlaps = any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True))
-            if span.end - span.begin > self.keep and len(indices) == 1 and not overlaps and place not in self._parts:
-                found[place] = recipe(self._alive[indices[0]])
-        self.invented = bool(found)
+            whole = sizes[place] == spec.numel * _itemsize(spec.dtype)  # nothing lies beside the tensor
+            if place not in self._parts and (self.clip or whole):
+                (alone if len(indices) == 1 and not overlaps else others).append(place)
+        found = set() if each is None else {place for place in alone if sizes[place] > each}
+        if most is not None:
+            left = sum(size for place, size in sizes.items() if place not in found)
+            for places in (alone, others):
+                for place in sorted(set(places) - found, key=lambda place: -sizes[place]):
+                    if left > most:
+                        found.add(place)
+                        left -= sizes[place]
         return found
 
     def _describe(self, tensor: torch.Tensor) -> tuple[TensorSpec, int | None]:
@@ -241,13 +383,11 @@ class Tensors:
         return place
 
 
-def _read(storage: torch.UntypedStorage, begin: int, end: int) -> bytes:
-    end = min(end, storage.nbytes())
-    if end <= begin:
-        return b""
-    window = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, begin, (end - begin,), (1,))
-    data: bytes = window.cpu().numpy().tobytes()
-    return data
+def _bytes(storage: torch.UntypedStorage, begin: int, end: int) -> torch.Tensor:
+    """Bytes ``begin`` to ``end`` of a storage, as far as it has so many."""
+    made = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    size = min(end, storage.nbytes()) - begin
+    return made.set_(storage, begin, (size,), (1,)) if size > 0 else made
 
 
 def _invented(tensor: torch.Tensor) -> dict[str, Any]:

@@ -7,20 +7,21 @@ would not write. Numbers of items are limited (`fxminify.store.document.decode`)
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from .. import codec
-from ..document.case import Json, to_json
+from ..document import storages
+from ..document.case import Blobs, Json, to_json
 from ..document.decode import DEFAULT, InvalidDocument, check_storage, parse, validate
 from ..document.names import UnknownName
+from ..document.storages import Joined, Piece
 from ..failure import Failure
 from ..index.documents import digest, dumps, plain
 from ..recording import Recording
@@ -70,11 +71,27 @@ def write(upload: Upload, path: Path) -> None:
         "origin": upload.origin,
         "maker": upload.maker,
     }
-    entries = {_DOCUMENT: dumps(document).encode()}
-    if met.case is not None:
-        entries |= {key: bytes(met.blobs[key]) for key in sorted(met.case.storages)}
-    arrays = {name: numpy.frombuffer(data, numpy.uint8) for name, data in entries.items()}
-    save_file(arrays, path, {name: str(met.provenance[name]) for name in _VERSIONS if met.provenance.get(name)})
+    entries: Blobs = Joined({_DOCUMENT: dumps(document).encode()}, met.blobs)
+    names = [_DOCUMENT, *(() if met.case is None else sorted(met.case.storages))]
+    about = {name: str(met.provenance[name]) for name in _VERSIONS if met.provenance.get(name)}
+    storages.write(path, _safetensors(names, entries, about))
+
+
+def _safetensors(names: Sequence[str], entries: Blobs, about: Mapping[str, str]) -> Iterator[Piece]:
+    """A file of the entries with these names, piece by piece, which the library does not write.
+
+    The format is https://huggingface.co/docs/safetensors/index#format.
+    """
+    header, end = Json({"__metadata__": dict(about)}), 0
+    for name in names:
+        begin, end = end, end + storages.size(entries, name)
+        header[name] = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little")
+    yield text
+    for name in names:
+        yield from storages.pieces(entries, name)
 
 
 def versions(path: Path) -> dict[str, str]:

@@ -53,7 +53,7 @@ def capture(
     def spy(gm: fx.GraphModule, examples: list[Any]) -> Any:
         if not seen:
             encoded = encode(gm, examples)
-            seen.append((Case(encoded.graph, encoded.inputs, encoded.tensors), encoded.blobs))
+            seen.append((Case(encoded.graph, encoded.inputs, encoded.tensors), dict(encoded.blobs)))
         return gm.forward
 
     torch._dynamo.reset()

@@ -51,7 +51,7 @@ def store(gm: fx.GraphModule, arguments: list[Any]) -> tuple[Outcome, Case, dict
         assert taken.case is not None
         validate(to_json(taken.case))
         out.level = "dynamo"
-        return out, taken.case, taken.blobs, snapshot.module()
+        return out, taken.case, dict(taken.blobs), snapshot.module()
     except (Unsupported, InvalidDocument) as refused:
         out.refused.append(str(refused))
     try:
@@ -60,7 +60,7 @@ def store(gm: fx.GraphModule, arguments: list[Any]) -> tuple[Outcome, Case, dict
             assert taken.case is not None
             validate(to_json(taken.case))
             out.level = "aot"
-            return out, taken.case, taken.blobs, low.snapshot.module()
+            return out, taken.case, dict(taken.blobs), low.snapshot.module()
     except (Unsupported, InvalidDocument, CannotLower) as refused:
         out.refused.append(str(refused))
     raise Unsupported(" | ".join(out.refused))

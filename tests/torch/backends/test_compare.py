@@ -17,13 +17,19 @@ from real_failures import FOLDER, skip_if_gone
 from torch import fx, nn
 
 import fxminify
-from fxminify.backends.comparison.compare import CannotCompare, Divergence, compare
+from fxminify.backends.comparison.compare import CannotCompare, Differences, Divergence
 from fxminify.backends.comparison.reference import Reference, drawn
-from fxminify.backends.running.execution import copy_inputs, cotangents, execute
+from fxminify.backends.running.execution import Run, copy_inputs, cotangents, execute
 from fxminify.backends.running.shared import SharedStorages
 from fxminify.store.failure import DETACHED, Phase
 from fxminify.store.index import Index
 from fxminify.store.signature import signature
+
+
+def compare(
+    expected: Run, actual: Run, reference: Reference | None = None, *, strict: bool = False, detached: bool = False
+) -> Divergence | None:
+    return Differences(expected, actual, detached=detached).judged(reference, strict=strict)
 
 
 def judge(

@@ -349,7 +349,7 @@ def test_of_very_many_values_those_that_may_be_divergent_are_judged(monkeypatch:
         expected = execute(graph, [x.clone()])
         actual = execute(lambda x: (a.clone(),), [x.clone()])
         reference = Reference(SharedStorages(graph, [x]))
-        found = Differences(expected, actual).judged(reference, (), {}, strict=False)
+        found = Differences(expected, actual).judged(reference)
         return found and (
             found.kind,
             found.detail["error"],
@@ -377,7 +377,7 @@ def test_where_storages_are_shared_no_more_is_judged_after_the_first_divergence(
 
     def judged(shared: SharedStorages, *results: torch.Tensor) -> Any:
         expected, actual = execute(graph, [x.clone()]), execute(lambda x: results, [x.clone()])
-        found = Differences(expected, actual).judged(Reference(shared), (), {}, strict=False)
+        found = Differences(expected, actual).judged(Reference(shared))
         return found and [found.where, *(other.where for other in found.others)]
 
     wrong = (x * 2 * (1 + 1e-6), x * 5, x * 6)

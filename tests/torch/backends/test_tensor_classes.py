@@ -14,7 +14,7 @@ import fxminify
 from fxminify.backends.provenance import libraries, tensor_classes
 from fxminify.backends.running.execution import copy_inputs
 from fxminify.repro_templates.source.inputs import print_inputs
-from fxminify.store.document.case import Case, Graph, Node, to_json
+from fxminify.store.document.case import Blobs, Case, Graph, Node, to_json
 from fxminify.store.document.decode import InvalidDocument, validate
 from fxminify.store.index import Index
 from fxminify.store.live import subclasses
@@ -29,7 +29,7 @@ def with_unit() -> torch.Tensor:
     return tensor
 
 
-def case_of(*inputs: torch.Tensor) -> tuple[Case, dict[str, bytes]]:
+def case_of(*inputs: torch.Tensor) -> tuple[Case, Blobs]:
     class Sum(torch.nn.Module):
         def forward(self, *args: torch.Tensor) -> tuple[Any, ...]:
             return (torch.relu(args[0]),)

@@ -35,7 +35,9 @@ def cases(program: Program) -> list[tuple[Case, dict[str, bytes]]]:
                 seen = True
                 encoded = encode(gm, args)
                 context = ambient.snapshot()
-                found.append((Case(encoded.graph, encoded.inputs, encoded.tensors, context=context), encoded.blobs))
+                found.append(
+                    (Case(encoded.graph, encoded.inputs, encoded.tensors, context=context), dict(encoded.blobs))
+                )
             return gm(*args)
 
         return run

@@ -13,15 +13,15 @@ from torch._higher_order_ops import scan
 from fxminify.minifier.tracing.source_function import source_function
 from fxminify.repro_templates.source.function import print_graph
 from fxminify.repro_templates.source.higher_order import has_public_form
-from fxminify.store.document.case import Case
+from fxminify.store.document.case import Blobs, Case
 from fxminify.store.live.encode import encode
 
 X = torch.arange(1.0, 5.0)
 
 
-def case_of(function: Callable[..., Any], *inputs: Any) -> tuple[Case, dict[str, bytes]]:
+def case_of(function: Callable[..., Any], *inputs: Any) -> tuple[Case, Blobs]:
     """The case Dynamo makes of ``function``."""
-    found: list[tuple[Case, dict[str, bytes]]] = []
+    found: list[tuple[Case, Blobs]] = []
 
     def record(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
         encoded = encode(gm, examples)

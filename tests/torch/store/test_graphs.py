@@ -56,7 +56,7 @@ def check(
     results = to_json(Case(Graph((Node("output", "output", "output", (value,)),)), (), tensors))
     file = folder / f"{len(files)}.json"
     file.write_text(json.dumps([text, results, torch.is_grad_enabled(), torch.is_inference_mode_enabled()]))
-    for key, data in (encoded.blobs | blobs).items():
+    for key, data in ({**encoded.blobs, **blobs}).items():
         (folder / key).write_bytes(data)
     files.append(file)
 

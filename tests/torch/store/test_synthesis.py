@@ -10,6 +10,7 @@ import torch
 from fxminify.store.document.case import Case
 from fxminify.store.live.build import build
 from fxminify.store.live.encode import encode
+from fxminify.store.live.snapshot import Keep
 from fxminify.store.live.synthesis import recipe
 
 
@@ -46,9 +47,9 @@ def test_what_is_kept_and_what_is_not() -> None:
     inputs = [torch.randint(0, 30, (1000,)), torch.randn(30, 100).t().contiguous().t(), shared[:40], shared[8:]]
     gm = torch.fx.symbolic_trace(Lookup())
     whole = encode(gm, inputs)
-    assert not whole.invented
-    parts = encode(gm, inputs, keep=4)
-    assert parts.invented
+    assert whole.left_out == ()
+    parts = encode(gm, inputs, keep=Keep(each=4))
+    assert parts.left_out == (0, 1)
     assert [t.init for t in parts.tensors] == [
         {"fn": "randint", "low": 0, "high": 30}, {"fn": "randn"}, None, None
     ]  # fmt: skip
