@@ -33,6 +33,7 @@ from .tables import BugStatus, DeliveryState, RetestResult, State, TaskState
 from .tasks import TaskInfo, Tasks, WorkerInfo
 from .tokens import TokenInfo, Tokens, TokenScope
 from .triage import Regrouped, Triage
+from .unneeded_values import UnneededValues
 from .uploads import Uploads
 from .verdicts import StoredVerdict, Verdicts
 
@@ -87,6 +88,8 @@ class Index:
         self.deliveries = Deliveries(database, self.events)
         #: Removal of unused captures and storages.
         self.cleaner = Cleaner(database, cases, self.blobs)
+        #: Values that are removed when a script was verified without them.
+        self.unneeded_values = UnneededValues(database, cases, self.blobs)
         #: Minimal cases that were run again.
         self.retests = Retests(database)
 
