@@ -509,8 +509,8 @@ class FleetTrial:
         never = wanted - sent - doubtful
         outcome.expect(not never, f"never told: {sorted(never)}")
         return {
-            "to tell": len(wanted), "told": len(told), "twice": len(twice), "never": len(never),
-            "unknown": len(doubtful), "of these told": len(doubtful & set(told)),
+            "to send": len(wanted), "sent": len(told), "twice": len(twice), "never": len(never),
+            "unknown": len(doubtful), "of these sent": len(doubtful & set(told)),
         }  # fmt: skip
 
     def _tasks(self, index: Index, outcome: Outcome) -> Row:

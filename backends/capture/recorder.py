@@ -330,7 +330,7 @@ class CaptureRecorder:
 
 
 def _left_out(taken: Taken) -> Json:
-    """What the provenance says of the tensors whose values are not kept."""
+    """Return the provenance entry about tensors whose values are not kept."""
     if not taken.left_out:
         return {}
     more = len(taken.left_out) - _NAMED

@@ -229,9 +229,9 @@ class Differences:
         """The divergence, None if the runs agree. Raises `CannotCompare`.
 
         Without a reference the eager run is the truth, with a wide margin. ``short`` are the shorter dtypes in which
-        the backend is known to compute. ``ill`` is given, by place, what is said of differences that are no divergence
-        because the result is ill-conditioned, although eager has the float64 result. If ``strict``, they are
-        divergences.
+        the backend is known to compute. ``ill`` is filled, by place, with sentences about differences that are no
+        divergence because the result is ill-conditioned, although eager has the float64 result. If ``strict``, they
+        are divergences.
         """
         judge = _Judge(reference, self._generators, self._doubts, {} if ill is None else ill, strict)
         found = judge.judged(self._found, {*short})

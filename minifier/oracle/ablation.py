@@ -201,7 +201,7 @@ def others(own: str) -> list[str]:
 
 
 def stored(index: Index, id: int) -> Ablation | None:
-    """The ablation kept for capture ``id``. None where there is none, or one of an earlier reduction."""
+    """Return the ablation of capture ``id``, or None if it is missing or belongs to an earlier reduction."""
     kept = index.artifacts.get(id, ARTIFACT)
     if kept is None:
         return None

@@ -383,7 +383,7 @@ def earlier(capture: CaptureInfo) -> str:
 def _left_out(capture: CaptureInfo) -> str:
     """The tensors without values, as the row names them."""
     named = capture.provenance.get("left_out")
-    return named if isinstance(named, str) and named else "those of its tensors"
+    return named if isinstance(named, str) and named else "values of its tensors"
 
 
 def _attempts(session: CaptureSession) -> CaptureOutcome:
