@@ -52,7 +52,7 @@ ABSENT = "absent"
 #: Classes of divergences that a script can show alone, whatever else of its call diverges.
 ALONE = ("alias", "mutation")
 #: The most other places that the message of a divergence names.
-_MOST = 20
+_MOST_PLACES = 20
 
 
 class FailureKind(StrEnum):
@@ -192,7 +192,7 @@ class Failure:
         if not told:
             return text
         text = _CLASSES.sub("", text).rstrip(":.")
-        return f"{text}: {told}" if 0 < len(text) <= _SHORT else told
+        return f"{text}: {told}" if 0 < len(text) <= _SHORTEST_MESSAGE else told
 
     def diagnosis(self) -> str:
         """The first error that the compiler printed, in one line, without paths of this machine."""
@@ -268,7 +268,7 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
     if others:
         kinds = [(other["class"], other["phase"]) for other in others]
         first = sorted(range(len(others)), key=lambda i: kinds.index(kinds[i]) != i)  # one of each kind, then the rest
-        named = [dict(others[i]) for i in first[:_MOST]]
+        named = [dict(others[i]) for i in first[:_MOST_PLACES]]
         more = len(others) - len(named)
         detail["others"] = named
         message += "\nalso: " + ", ".join(f"{o['where']} ({o['class']})" for o in named)
@@ -276,8 +276,8 @@ def divergence(found: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) ->
     return Failure(FailureKind.DIVERGENCE, Phase(found["phase"]), message=message, detail=detail)
 
 
-#: A generic message of so many characters stands before its diagnosis; the classes of exceptions before it do not.
-_SHORT, _CLASSES = 24, re.compile(r"^(?:\w+(?:Error|Exception): )+")
+#: A generic message of at least this length stands before its diagnosis, without the classes of exceptions before it.
+_SHORTEST_MESSAGE, _CLASSES = 24, re.compile(r"^(?:\w+(?:Error|Exception): )+")
 #: Kinds of failures that an exception is.
 _RAISED = (FailureKind.COMPILE_ERROR, FailureKind.RUNTIME_ERROR)
 

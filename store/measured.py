@@ -16,7 +16,7 @@ MEASURED, SAID = "measured", "said"
 #: In the details of a divergence: the figures of a comparison with a float64 run of the same case.
 EVIDENCE = ("error", "eager_error", "allowed", "elements", "of")
 #: The most other places that are named.
-_MOST = 20
+_PLACES = 20
 
 
 def as_measured(failure: Failure, rows: Sequence[Mapping[str, Any]], said: str) -> Failure:
@@ -34,7 +34,8 @@ def as_measured(failure: Failure, rows: Sequence[Mapping[str, Any]], said: str) 
         if detail.get("class") == PRECISION:
             message = precision_message(row["where"], message, str(detail.get("dtype")), str(detail.get("as")))
     if others := [other["where"] for other in rows if other is not row]:
-        message += f"\nalso: {', '.join(others[:_MOST])}" + f", {len(others) - _MOST} more" * (len(others) > _MOST)
+        more = len(others) - _PLACES
+        message += f"\nalso: {', '.join(others[:_PLACES])}" + f", {more} more" * (more > 0)
     return replace(failure, message=message, detail=detail)
 
 

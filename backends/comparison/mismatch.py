@@ -14,7 +14,7 @@ from torch.testing._comparison import get_tolerances
 from torch.utils._pytree import tree_leaves
 
 #: The largest results that are measured, in elements, and results of which all values are given.
-_MOST, _FEW = 1 << 24, 8
+_MOST_ELEMENTS, _LISTED_ELEMENTS = 1 << 24, 8
 
 #: One result that differs: see `measure`.
 Row = dict[str, Any]
@@ -52,7 +52,7 @@ def measure(
 def _tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, bool | int | float | complex):
         return torch.tensor(value)
-    if not isinstance(value, torch.Tensor) or value.device.type == "meta" or value.numel() > _MOST:
+    if not isinstance(value, torch.Tensor) or value.device.type == "meta" or value.numel() > _MOST_ELEMENTS:
         return None
     value = value.detach().cpu()
     dense: torch.Tensor = value.dequantize() if value.is_quantized else value
@@ -78,7 +78,7 @@ def _row(
         "elements": int(differs.sum()), "of": a.numel(), "error": repr(float(distance.flatten()[worst])), "at": at,
         "actual": _text(a.flatten()[worst]), "expected": _text(e.flatten()[worst]),
     }  # fmt: skip
-    if 1 < a.numel() <= _FEW:
+    if 1 < a.numel() <= _LISTED_ELEMENTS:
         row |= {"all_actual": _texts(a), "all_expected": _texts(e)}
     return row
 

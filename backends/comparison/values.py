@@ -21,8 +21,8 @@ from ..running.execution import is_plain
 #: The multiple of the allowed error that is a divergence, with a float64 reference and without one.
 FACTOR = 10.0
 FACTOR_UNREFERENCED = 1000.0
-#: If at most one of so many values differs, more perturbed runs are made.
-_FEW = 100
+#: If at most one of this number of values differs, more perturbed runs are made.
+_VALUES_PER_OUTLIER = 100
 #: Of results with more values only those are looked at that may be divergent, and at most so many of them.
 MANY = 1 << 22
 #: Values whose errors are computed at a time.
@@ -138,7 +138,7 @@ class Judgement:
     def is_in_doubt(self) -> bool:
         """Whether more perturbed runs may show that there is no divergence: few values differ, or integers do."""
         bad = self._divergent()
-        few = self._noise is None or self._noise.number(bad) * _FEW <= self.e.numel()
+        few = self._noise is None or self._noise.number(bad) * _VALUES_PER_OUTLIER <= self.e.numel()
         return few and bool(bad.any())
 
     def judged(self) -> Judged | None:

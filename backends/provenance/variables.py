@@ -33,7 +33,7 @@ CODE = 125
 CANNOT_RUN = "cannot run: "
 #: The beginning of the sentence in a script. Fresh runs of the script get the variables that it names.
 SENTENCE = "Environment variables that the backend reads: "
-_SAID = re.compile(re.escape(SENTENCE).replace(r"\ ", r"\s+") + r"([\w,\s]+)\.")
+_SENTENCE_PATTERN = re.compile(re.escape(SENTENCE).replace(r"\ ", r"\s+") + r"([\w,\s]+)\.")
 _READ = re.compile(
     r"""environ(?:\.get|\.setdefault|\.pop)?\s*[\[(]\s*["'](\w+)["']"""
     r"""|getenvb?\s*\(\s*["'](\w+)["']"""
@@ -102,7 +102,7 @@ def _is_named(name: str) -> bool:
 
 def named(script: str) -> list[str]:
     """Names of the variables that its backend reads, according to ``script``."""
-    found = _SAID.search(script)
+    found = _SENTENCE_PATTERN.search(script)
     return re.findall(r"\w+", found[1]) if found else []
 
 

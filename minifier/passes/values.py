@@ -41,9 +41,9 @@ FEW = 8
 #: The largest integer that is taken for an index.
 LARGEST_INDEX = 1 << 20
 _RANDOM = ("randn", "rand", "randint")
-#: Numbers besides 0 and 1 that show what many a failure needs: another magnitude, another sign, a rounding.
-_TELLING: tuple[Any, ...] = (2.0, -1.0, 0.1, 10.0)
-_TELLING_COMPLEX: tuple[Any, ...] = ({"complex": [0.0, 1.0]}, {"complex": [1.0, 1.0]})
+#: Numbers besides 0 and 1 that many failures need: another magnitude, another sign, a rounding.
+_TEST_NUMBERS: tuple[Any, ...] = (2.0, -1.0, 0.1, 10.0)
+_TEST_NUMBERS_COMPLEX: tuple[Any, ...] = ({"complex": [0.0, 1.0]}, {"complex": [1.0, 1.0]})
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
@@ -242,7 +242,7 @@ def _without_seed(spec: TensorSpec) -> Iterator[Json]:
     if fn not in (*_RANDOM, "arange") or spec.numel > READABLE:
         return
     yield from (made.init or {} for made in zeros_and_ones(spec))
-    telling = _TELLING if spec.dtype in FLOATS else _TELLING_COMPLEX if spec.dtype in COMPLEX else ()
+    telling = _TEST_NUMBERS if spec.dtype in FLOATS else _TEST_NUMBERS_COMPLEX if spec.dtype in COMPLEX else ()
     yield from ({"fn": "full", "value": number} for number in telling)
     if fn != "arange":
         if spec.dtype in FLOATS or (spec.dtype in INTEGERS and spec.numel < (spec.init or {}).get("high", 0) + 1):

@@ -40,7 +40,7 @@ _LONGEST = 8000
 #: Lines of the difference of one step.
 _LINES = 60
 #: What is shown in brief: nodes of a picture, rows of anything, and characters of source.
-_FEW_NODES, _FEW, _LESS = 120, 60, 20_000
+_PAGE_NODES, _PAGE_ROWS, _PAGE_CHARACTERS = 120, 60, 20_000
 
 
 def overview(index: Index, ids: Sequence[int] = (), *, most: int = MOST) -> FailureReport:
@@ -130,7 +130,7 @@ def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row:
 def in_brief(index: Index, capture: CaptureInfo) -> Detail:
     """Describe a failure for the page of its bug: no script, no large picture, no difference of a step."""
     detail = _told(index, capture, _row(capture))
-    detail = replace(detail, frames=detail.frames[:_FEW])
+    detail = replace(detail, frames=detail.frames[:_PAGE_ROWS])
     try:
         detail = replace(detail, facts=tuple(_found(index, capture)))
         detail = _smallest_graph(index, capture, detail)
@@ -138,9 +138,9 @@ def in_brief(index: Index, capture: CaptureInfo) -> Detail:
         if last is not None:
             steps = [replace(step, difference="") for step in index.reductions.steps(last.id)]
             detail = _steps(detail, last.nodes_before or capture.nodes_before or 0, steps)
-            detail = detail if len(steps) <= _FEW else replace(detail, steps=())
+            detail = detail if len(steps) <= _PAGE_ROWS else replace(detail, steps=())
         detail = _explained(index, capture, detail)
-        detail = replace(detail, matters=detail.matters[:_FEW])
+        detail = replace(detail, matters=detail.matters[:_PAGE_ROWS])
         detail = _ablated(index, capture, detail)
     except StoreError as error:
         detail = _with_note(detail, error)
@@ -178,7 +178,7 @@ def _ablated(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
         where = f" with torch {found.torch}" if found.torch else ""
         note = f"`minify ablate` says nothing{where}: the failure does not show where it was run"
         return replace(detail, notes=(*detail.notes, note))
-    layers = tuple((one.backend, one.layer, one.result) for one in found.rows[:_FEW])
+    layers = tuple((one.backend, one.layer, one.result) for one in found.rows[:_PAGE_ROWS])
     return replace(detail, layers=layers, enters=found.enters)
 
 
@@ -246,18 +246,20 @@ def _smallest_graph(index: Index, capture: CaptureInfo, detail: Detail) -> Detai
     """Add the minimized graph, or else a part of the captured one."""
     best = index.best(capture)
     if best is None and capture.nodes_before is None:
-        return replace(detail, source=without_paths(capture.graph_text, _LESS))
+        return replace(detail, source=without_paths(capture.graph_text, _PAGE_CHARACTERS))
     case = best or index.captures.case(capture.id)
     begins, names = _begins(index, capture), {node.name for node in case.graph.compute}
     what = "captured" if best is None else "minimized"
     culprits = begins & names or (names if best is not None else set())
     label = f"The {what} graph of {capture.backend}, failure {capture.id}"
-    drawn = picture(case.graph, label=label, culprits=culprits, limit=_FEW_NODES)
-    environment = tuple(_environment(capture, case)[:_FEW])
+    drawn = picture(case.graph, label=label, culprits=culprits, limit=_PAGE_NODES)
+    environment = tuple(_environment(capture, case)[:_PAGE_ROWS])
     if best is None:
         return replace(detail, before=drawn, environment=environment)
     source = _source(best)
-    return replace(detail, after=drawn, minimal=source if len(source) <= _LESS else "", environment=environment)
+    return replace(
+        detail, after=drawn, minimal=source if len(source) <= _PAGE_CHARACTERS else "", environment=environment
+    )
 
 
 def _begins(index: Index, capture: CaptureInfo) -> set[str]:

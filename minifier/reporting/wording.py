@@ -19,7 +19,7 @@ _NAMED = 6
 #: Values of tensors as they are stored, and as sentences name them.
 _VALUES = {"what they are": "the present values", "recorded values": "the recorded values", "randn": "random numbers"}
 #: Names of values in the plural.
-_MANY = {"zeros", "ones", "random numbers", "the present values", "the recorded values"}
+_PLURAL = {"zeros", "ones", "random numbers", "the present values", "the recorded values"}
 #: The ending of a verb after one value.
 _ENDINGS = {"pass": "es", "fail": "s"}
 _SETTINGS = {
@@ -325,7 +325,7 @@ def _as_told(feature: Feature, values: Sequence[str]) -> list[str]:
 
 
 def _does(values: Sequence[str], verb: str) -> str:
-    one = len(values) == 1 and values[0] not in _MANY
+    one = len(values) == 1 and values[0] not in _PLURAL
     return f"{_and(values)} {verb}{_ENDINGS[verb] if one else ''}"
 
 

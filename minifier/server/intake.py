@@ -26,8 +26,8 @@ from .service import Service
 #: Seconds in which an upload must have come.
 SLOWEST = 900.0
 _PIECE = 1 << 20
-#: So few bytes are sooner written than given to a thread, and sooner read than their key is looked up.
-_SHORT = 64 << 10
+#: For so few bytes, writing is faster than a thread, and reading is faster than looking up their key.
+_SMALL_BYTES = 64 << 10
 _T = TypeVar("_T")
 
 
@@ -138,7 +138,7 @@ async def _write(request: Request, file: IO[bytes], service: Service, key: str, 
         received += len(chunk)
         if received > most:
             raise _too_large(most)
-        if received > _SHORT and not looked:
+        if received > _SMALL_BYTES and not looked:
             looked, known = True, await run_in_threadpool(service.index.uploads.find, key)
             if known is not None and not known.is_same(said):
                 raise another_body()
@@ -148,7 +148,7 @@ async def _write(request: Request, file: IO[bytes], service: Service, key: str, 
             written += len(piece)
             if written > most:
                 raise _too_large(most)
-            if len(piece) <= _SHORT:
+            if len(piece) <= _SMALL_BYTES:
                 digest.update(piece)
                 file.write(piece)
             else:

@@ -36,8 +36,8 @@ _SWEEP, _AWAY = 5.0, 2.0
 _TIDY = 3600.0
 #: Seconds for a driver to end after SIGTERM.
 _GRACE = 15.0
-#: A worker with nothing to do is not ended while a task is tried again within so many seconds.
-_SOON = 60.0
+#: An idle worker waits for a task whose next attempt is due within this time.
+_NEXT_ATTEMPT_SECONDS = 60.0
 #: A driver may take so many times its budget, and so many seconds on top, for all that a budget does not cover.
 _HARD, _ON_TOP = 2.0, 600.0
 
@@ -166,7 +166,9 @@ class TaskWorker:
             return False
         if limit is not None and self._taken >= limit:
             return True
-        return self._options.until_empty and not self._index.tasks.left(self._id, self._can, within=_SOON)
+        return self._options.until_empty and not self._index.tasks.left(
+            self._id, self._can, within=_NEXT_ATTEMPT_SECONDS
+        )
 
     def _sweep(self) -> None:
         own = self._index.tasks.mine(self._id)

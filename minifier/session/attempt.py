@@ -51,8 +51,8 @@ from .script_oracle import ScriptOracle
 from .validation import Validation
 from .verdict_log import VerdictLog
 
-#: With no more nodes than this the search is done before the first node that differs is known.
-_FEW = 4
+#: The search of a graph of this size ends before the first node that differs is known.
+_SMALL_GRAPH_NODES = 4
 #: How many times the limit of a query the comparison of all values may take.
 _VALUES_TIMES = 3
 #: A first script is written as soon as nothing more can be removed where a query takes so many seconds, else when it
@@ -177,7 +177,7 @@ class EntryAttempt:
                 self.log.used(key, name)
         start = with_distinct_names(self.session.case)
         trace = self.record(start)
-        first = self.begins(trace) if len(start.graph.compute) > _FEW else None
+        first = self.begins(trace) if len(start.graph.compute) > _SMALL_GRAPH_NODES else None
         failures = [
             *self.session.shown.failures[:1],
             *filter(None, [self.session.index.captures.get(self.session.capture.id).failure]),

@@ -13,8 +13,8 @@ from .events import FirstScript, Listener
 
 #: Seconds between two looks whether the run of the script is over.
 _TICK = 0.1
-#: Scripts that are run and do not show the failure, at most. Those whose values are too large to print do not count.
-_VAIN = 2
+#: The most scripts that may fail to show the failure. A script whose values are too large to print does not count.
+_MOST_FAILED_SCRIPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class EarlyScript:
     def is_wanted(self) -> bool:
         """Return whether no draft is running, none has shown the failure, and few drafts have failed."""
         running = self._running
-        if self.told or self._vain == _VAIN or (running is not None and not running.made.done()):
+        if self.told or self._vain == _MOST_FAILED_SCRIPTS or (running is not None and not running.made.done()):
             return False
         return self.shown() is None
 

@@ -11,7 +11,7 @@ from ...store.text import count
 _WIDTH, _HEIGHT = 640.0, 200.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 14.0, 10.0, 34.0
 #: The most points that are drawn.
-_MOST = 800
+_MOST_POINTS = 800
 
 
 def curve(points: Sequence[tuple[float, int]], *, across: str, label: str) -> str:
@@ -21,7 +21,7 @@ def curve(points: Sequence[tuple[float, int]], *, across: str, label: str) -> st
     """
     if len(points) < 2:
         return ""
-    points = [*points[: -1 : -(-len(points) // _MOST)], points[-1]]
+    points = [*points[: -1 : -(-len(points) // _MOST_POINTS)], points[-1]]
     most, end = max(nodes for _, nodes in points), max(points[-1][0], 1e-9)
 
     def x(place: float) -> float:

@@ -168,11 +168,15 @@ def log(failure: Failure, lines: int = 20) -> str:
     if any(line not in message for line in printed[:-1] or printed):
         parts.append("On standard error:\n" + "\n".join(printed[-lines:]))
     whole = "\n".join(parts).splitlines()
-    return one_line("\n".join(f"{w[:_MOST]} ..." if len(w) > _MOST else w for w in whole), 6000, lines=4 * lines)
+    return one_line(
+        "\n".join(f"{w[:_LINE_LENGTH]} ..." if len(w) > _LINE_LENGTH else w for w in whole),
+        6000,
+        lines=4 * lines,
+    )
 
 
 #: The most characters of a line of a log: the command of a compiler has thousands.
-_MOST = 300
+_LINE_LENGTH = 300
 
 
 def relevant(failure: Failure, most: int = 10) -> list[Frame]:

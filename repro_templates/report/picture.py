@@ -22,8 +22,8 @@ from .phrases import without_paths
 #: How many nodes of a graph are drawn at most, and how many edges for each of them: graphs of programs have about 1.5,
 #: and to place more takes time that grows with their square.
 MOST_NODES, MOST_EDGES = 1500, 4
-#: A picture may have as many edges however few its nodes are.
-_FEW = 1000
+#: A picture may have this number of edges, however few nodes it has.
+_EDGES_ALWAYS_DRAWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _nearest(entries: Sequence[_Entry], limit: int) -> list[int]:
     """The indices of at most ``limit`` nodes, in order: those nearest to a marked node, or to the output, that have at
     most `MOST_EDGES` edges for each among them."""
     total = sum(len(entry.reads) + len(entry.subgraphs) for entry in entries)
-    if len(entries) <= limit and total <= max(MOST_EDGES * len(entries), _FEW):
+    if len(entries) <= limit and total <= max(MOST_EDGES * len(entries), _EDGES_ALWAYS_DRAWN):
         return list(range(len(entries)))
     near: list[list[int]] = [[] for _ in entries]
     for place, entry in enumerate(entries):
@@ -170,7 +170,7 @@ def _nearest(entries: Sequence[_Entry], limit: int) -> list[int]:
     while waiting and len(chosen) < limit:
         place = waiting.popleft()
         edges += sum(other in chosen for other in near[place])
-        if chosen and edges > max(MOST_EDGES * (len(chosen) + 1), _FEW):
+        if chosen and edges > max(MOST_EDGES * (len(chosen) + 1), _EDGES_ALWAYS_DRAWN):
             break
         chosen.add(place)
         for other in sorted(near[place]):

@@ -17,7 +17,7 @@ from .naming import Scope
 #: What the function of a sub-graph must be, where Dynamo traces the operator's call.
 _DECORATORS = {"scan": "torch.fx.symbolic_trace", "invoke_subgraph": "torch.compiler.nested_compile_region"}
 #: Their functions may return a tensor as well as a tuple; so does the call then.
-_SINGLE = frozenset({"cond", "tag_activation_checkpoint", "invoke_subgraph"})
+_SINGLE_RESULT = frozenset({"cond", "tag_activation_checkpoint", "invoke_subgraph"})
 
 
 def decorators(graph: Graph, *, public: bool) -> dict[str, str]:
@@ -71,7 +71,7 @@ def _is_getitem(node: Node) -> bool:
 def _returns_single(call: Node, *, public: bool) -> bool:
     """Whether the functions of a higher-order call may return a tensor as well as a tuple."""
     operator = call.target.get("hop")
-    return operator in _SINGLE or (operator == "map_impl" and public and _public_form(call) is not None)
+    return operator in _SINGLE_RESULT or (operator == "map_impl" and public and _public_form(call) is not None)
 
 
 def closures(graph: Graph) -> dict[str, str]:

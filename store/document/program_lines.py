@@ -14,7 +14,7 @@ from .case import Graph, Json, Node
 #: The keys of `Node.meta` that say where a node comes from.
 KEYS = ("stack", "module")
 #: The places and the modules of one place that a sentence names.
-_MOST = 3
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +66,5 @@ def _compute(graph: Graph) -> Iterator[Node]:
 
 
 def _few(texts: tuple[str, ...] | list[str]) -> str:
-    shown = ", ".join(texts[:_MOST])
-    return f"{shown} and {len(texts) - _MOST} more" if len(texts) > _MOST else shown
+    shown = ", ".join(texts[:_MOST_NAMED])
+    return f"{shown} and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else shown

@@ -67,7 +67,7 @@ COMES_FROM = "comes-from"
 #: The most captures of a bug whose ids are listed.
 LISTED = 50
 #: A bug with more captures gets a query of its own, so that its captures are not all read.
-_MANY = 500
+_OWN_QUERY_CAPTURES = 500
 #: The most backends, and labels, that are named to choose from.
 BACKENDS = LABELS = 100
 #: In the order of scripts, the size of one whose size is not known.
@@ -670,7 +670,7 @@ def _sizes(session: Session, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
 def _first(session: Session, captures: Mapping[int, int]) -> dict[int, list[int]]:
     """The ids of the first captures of each bug, which has so many of them."""
     first: dict[int, list[int]] = {id: [] for id in captures}
-    few = [id for id, number in captures.items() if number <= _MANY]
+    few = [id for id, number in captures.items() if number <= _OWN_QUERY_CAPTURES]
     place = func.row_number().over(partition_by=CaptureRow.bug, order_by=CaptureRow.id).label("place")
     numbered = select(CaptureRow.bug, CaptureRow.id, place).where(CaptureRow.bug.in_(few)).subquery()
     chosen = select(numbered.c.bug, numbered.c.id).where(numbered.c.place <= LISTED).order_by(numbered.c.id)

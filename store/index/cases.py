@@ -19,13 +19,13 @@ from .tables import BlobRow, CaptureRow, DocumentBlobRow, DocumentRow, Reduction
 
 #: The number of cases in the cache: the case of a capture, and its smallest case.
 MOST_READ = 2
-#: So many nodes are many.
-_MANY = 200
+#: A graph with more nodes counts as large.
+_LARGE_GRAPH_NODES = 200
 
 
 def is_large(case: Case, blobs: Blobs) -> bool:
     """Whether to pack it takes longer than to ask the index for it."""
-    return len(case.graph.nodes) > _MANY or not are_few(case.storages, blobs)
+    return len(case.graph.nodes) > _LARGE_GRAPH_NODES or not are_few(case.storages, blobs)
 
 
 class StagedCase:

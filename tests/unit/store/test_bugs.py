@@ -151,7 +151,7 @@ def test_of_many_captures_the_first_are_listed(index: Index, monkeypatch: pytest
     add(index, chain(["cos"]), failing("no cos"))
     bugs = index.bugs.page()
     assert [(bug.ids, bug.captures) for bug in bugs] == [(tuple(range(1, LISTED + 1)), LISTED + 2), ((LISTED + 3,), 1)]
-    monkeypatch.setattr("fxminify.store.index.bugs._MANY", LISTED)  # of which not all ids are read
+    monkeypatch.setattr("fxminify.store.index.bugs._OWN_QUERY_CAPTURES", LISTED)  # of which not all ids are read
     assert index.bugs.page() == bugs
 
 
