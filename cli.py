@@ -14,7 +14,7 @@ import sys
 import click
 
 from . import __version__
-from .minifier.commands import VERBS
+from .minifier.commands import GROUPS
 from .minifier.commands.verbs import Verbs
 
 
@@ -42,5 +42,5 @@ def main() -> None:
             stream.reconfigure(errors="replace")
 
 
-for verb in VERBS:
-    main.add_command(verb)
+for heading, verbs in GROUPS.items():
+    main.add_group(heading, verbs)

@@ -1,4 +1,4 @@
-"""Write what the documents say of the code: `docs/modules.md`, and the picture in `docs/architecture.md`.
+"""Write the generated pages: `docs/modules.md`, `docs/cli.md` and the picture in `docs/architecture.md`.
 
 ``make docs`` runs it; a test fails when a page is not what this writes.
 """
@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
+import click
 import grimp
+
+from fxminify.minifier.commands import GROUPS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -45,6 +49,39 @@ def modules() -> str:
             if rows:
                 out += ["| module | what it is |\n|---|---|\n" + "\n".join(rows) + "\n"]
     return "\n".join(out)
+
+
+def command_line() -> str:
+    """Write every verb with its arguments and options, from click."""
+    out = [
+        "# The command line\n",
+        "Written from the help of the verbs by `make docs`. `minify VERB --help` prints the same.\n"
+        "[reference.md](reference.md) has the exit codes, environment variables and settings.\n",
+        "DB is a file or the URL of a database. Without it a verb reads what `FXMINIFY_DB` names, or `repro.db`.\n",
+    ]
+    for heading, verbs in GROUPS.items():
+        out += [f"## {heading}\n"]
+        for verb in verbs:
+            out += described(verb)
+    return "\n".join(out)
+
+
+def described(verb: click.Command) -> list[str]:
+    """Write one verb: its usage, its help, and a row for each option."""
+    context = click.Context(verb, info_name=f"minify {verb.name}", max_content_width=1000)
+    usage = " ".join(verb.collect_usage_pieces(context))
+    help_ = inspect.cleandoc(verb.help or "").replace("\b\n", "").replace("<", "&lt;")
+    help_ = re.sub(r"^(\w+) {2,}", r"- `\1`: ", help_, flags=re.MULTILINE)  # a table of two columns
+    out = [f"### minify {verb.name}\n", f"`minify {verb.name} {usage}`\n", f"{help_}\n"]
+    rows = []
+    for parameter in verb.params:
+        record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
+        if record is not None:
+            names, text = (part.replace("|", "\\|") for part in record)
+            rows.append(f"| `{names}` | {text.replace('<', '&lt;')} |")
+    if rows:
+        out += ["| option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"]
+    return out
 
 
 def package_of(module: str) -> str:
@@ -115,7 +152,11 @@ def pages() -> dict[Path, str]:
     architecture = DOCS / "architecture.md"
     before, _, rest = architecture.read_text().partition(START)
     _, _, after = rest.partition(END)
-    return {DOCS / "modules.md": modules(), architecture: f"{before}{START}{picture()}{END}{after}"}
+    return {
+        DOCS / "modules.md": modules(),
+        DOCS / "cli.md": command_line(),
+        architecture: f"{before}{START}{picture()}{END}{after}",
+    }
 
 
 if __name__ == "__main__":

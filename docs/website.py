@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "docs/versions",
         "docs/security",
     ),
-    "Reference": ("docs/api", "docs/format", "docs/extending", "CHANGELOG"),
+    "Reference": ("docs/cli", "docs/reference", "docs/api", "docs/format", "docs/extending", "CHANGELOG"),
     "How it works": ("docs/architecture", "docs/reduction", "docs/modules", "docs/benchmarks", "benchmarks/README"),
     "Contribute": ("CONTRIBUTING",),
 }

@@ -35,10 +35,16 @@ from . import (
     work,
 )  # fmt: skip
 
-#: In the order of a session, which is also the order of ``minify --help``.
-VERBS = (
-    catch.catch, capture.capture, import_.import_, run.run, work.work, tasks.tasks, serve.serve, tokens.tokens,
-    notify.notify, send.send, list.list_, show.show, history.history, repro.repro, report.report, export.export,
-    verify.verify, retest.retest, ablate.ablate, gc.gc, copy.copy, upgrade.upgrade, backends.backends,
-    passes.passes, formats.formats, doctor.doctor,
-)  # fmt: skip
+#: The verbs in the groups and the order of ``minify --help`` and of docs/cli.md.
+GROUPS = {
+    "Every day": (
+        catch.catch, capture.capture, import_.import_, run.run, list.list_, show.show, history.history,
+    ),
+    "Report": (repro.repro, report.report, export.export),
+    "Retest": (verify.verify, retest.retest, ablate.ablate),
+    "Service": (work.work, tasks.tasks, serve.serve, tokens.tokens, notify.notify, send.send),
+    "Upkeep": (
+        gc.gc, copy.copy, upgrade.upgrade, doctor.doctor, backends.backends, passes.passes, formats.formats,
+    ),
+}  # fmt: skip
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)

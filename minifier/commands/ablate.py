@@ -9,7 +9,7 @@ import click
 from .verbs import IndexCommand, as_json, ask, dump, index_argument, note, sandboxed
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Run a failure under other backends, to find the layer.")
 @index_argument(one=True)
 @click.option("--backend", "names", multiple=True, metavar="NAME", help="Try this one, too.")
 @click.option("--all", "everything", is_flag=True, help="Try all layers, and all other backends that are installed.")

@@ -7,7 +7,7 @@ import click
 from .verbs import Problem, as_json, dump
 
 
-@click.command()
+@click.command(short_help="List the backends of torch.compile, or try each.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--test", is_flag=True, help="Compile a small module with each, forward and backward, in a process each.")
 @as_json

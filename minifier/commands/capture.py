@@ -105,7 +105,11 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(cls=Capture, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Capture,
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run a program and store its backend failures.",
+)
 @capture_options
 def capture(db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any) -> None:
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from ...store.index import CaptureInfo
 
 
-@click.command(cls=Capture, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Capture,
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run a program, minify its failures and write a script for each.",
+)
 @click.option(
     "-o",
     "--output",

@@ -7,7 +7,7 @@ import click
 from .verbs import as_json, dump
 
 
-@click.command()
+@click.command(short_help="Copy a database to a server, back, or as a backup.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @as_json

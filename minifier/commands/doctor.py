@@ -9,7 +9,7 @@ import click
 from .verbs import as_json, dump
 
 
-@click.command()
+@click.command(short_help="Check this installation.")
 @click.option("--synthetic", is_flag=True, help="Plant a failure and take it through capture, run and verify.")
 @as_json
 def doctor(synthetic: bool, json_: bool) -> None:

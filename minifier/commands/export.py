@@ -10,7 +10,7 @@ import click
 from .verbs import IndexCommand, Problem, as_json, dump, index_argument
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Write a scrubbed copy of failures to give away.")
 @index_argument(ids=True)
 @click.option(
     "-o",

@@ -10,7 +10,7 @@ import click
 from .verbs import as_json, dump
 
 
-@click.command()
+@click.command(short_help="List the formats of `minify repro --format`.")
 @as_json
 def formats(json_: bool) -> None:
     """List the formats of `minify repro --format`, including formats of other packages."""

@@ -7,7 +7,7 @@ import click
 from .verbs import as_json, dump, index_argument
 
 
-@click.command()
+@click.command(short_help="Remove old captures and unused tensors.")
 @index_argument()
 @click.option(
     "--unverified", default=14, show_default=True, type=click.IntRange(0), metavar="DAYS",

@@ -7,7 +7,7 @@ import click
 from .verbs import IndexCommand, Problem, as_json, dump, index_argument
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Show the steps by which a failure was minified.")
 @index_argument(one=True)
 @click.option("--step", "number", type=click.IntRange(1), metavar="N", help="Show all that step N changed.")
 @click.option("--brief", is_flag=True, help="Leave out what the steps changed.")

@@ -11,7 +11,7 @@ import click
 from .verbs import as_json, ask, database_option, dump
 
 
-@click.command("import")
+@click.command("import", short_help="Capture the failure of a repro file of PyTorch.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
 @database_option
 @click.option(

@@ -10,7 +10,7 @@ from .verbs import as_json, dump, index_argument
 PAGE = 200
 
 
-@click.command("list")
+@click.command("list", short_help="List the failures, a row for each bug.")
 @index_argument()
 @click.option("--each", is_flag=True, help="A row for each failure, not for each bug.")
 @click.option(

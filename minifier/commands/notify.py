@@ -36,7 +36,7 @@ def targets(path: Path | None) -> tuple[list[Target], str]:
         raise Problem(str(error)) from error
 
 
-@click.command()
+@click.command(short_help="List notifications, or send those that are due.")
 @index_argument()
 @click.option(
     "--send", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",

@@ -7,7 +7,7 @@ import click
 from .verbs import as_json, dump
 
 
-@click.command()
+@click.command(short_help="List the passes of the minifier.")
 @as_json
 def passes(json_: bool) -> None:
     """List the passes of the minifier: what each removes, and why that keeps the failure."""

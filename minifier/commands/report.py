@@ -10,7 +10,7 @@ import click
 from .verbs import IndexCommand, Problem, as_json, dump, index_argument, note, sandboxed, write
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Write an HTML page, or a zip with every format of a failure.")
 @index_argument(ids=True)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The HTML file; by default DB.html."

@@ -24,7 +24,7 @@ from .verbs import (
 )
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Print or write a failure as a script, test, issue or notebook.")
 @index_argument(one=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @click.option(

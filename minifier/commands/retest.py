@@ -11,7 +11,7 @@ import click
 from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, note, quietly, sandboxed
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Run the minimal cases with what is installed now.")
 @index_argument(ids=True)
 @click.option("--backend", "backends", multiple=True, metavar="NAME",
               help="Run the cases under NAME instead of the backend they failed with. May be given again.")  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..session.results import MinifyResult
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Minify the pending failures.")
 @index_argument(ids=True)
 @click.option(
     "-j",

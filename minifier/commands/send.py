@@ -9,7 +9,7 @@ import click
 from .verbs import Problem, as_json, dump
 
 
-@click.command()
+@click.command(short_help="Send captures that wait in the spool to their server.")
 @click.argument("server", required=False, metavar="[URL]")
 @click.option(
     "--wait",

@@ -14,7 +14,7 @@ from .verbs import Problem, index_argument
 _MB = 1 << 20
 
 
-@click.command()
+@click.command(short_help="Take captures over HTTP and show the bugs in a browser.")
 @index_argument()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0 for all.")
 @click.option("--port", default=8437, show_default=True, type=click.IntRange(0, 65535), help="0 for any that is free.")

@@ -9,7 +9,7 @@ import click
 from .verbs import IndexCommand, as_json, dump, index_argument
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Show one failure: its graph, what matters, the next command.")
 @index_argument(one=True)
 @click.option("--captured", is_flag=True, help="Show the captured graph, whole, instead of the minimal one.")
 @click.option("--graph", is_flag=True, help="Draw the minimal graph, in text.")

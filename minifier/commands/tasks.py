@@ -11,7 +11,7 @@ from .verbs import Problem, as_json, dump, index_argument
 STATES = ("queued", "leased", "waiting", "done", "failed", "cancelled", "quarantined")
 
 
-@click.command()
+@click.command(short_help="List, cancel or retry the tasks of workers.")
 @index_argument()
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only tasks in this state.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help=f"The most rows: {PAGE} by default.")

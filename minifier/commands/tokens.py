@@ -10,7 +10,7 @@ from .verbs import Problem, as_json, dump, index_argument
 SCOPES = ("submit", "run", "read", "triage", "work", "admin")
 
 
-@click.command()
+@click.command(short_help="List, make or revoke the tokens of a server.")
 @index_argument()
 @click.option("--new", metavar="NAME", help="Make a token and print it: it is stored nowhere.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="What the new token may do.")

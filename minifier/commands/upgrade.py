@@ -7,7 +7,7 @@ import click
 from .verbs import as_json, dump, index_argument
 
 
-@click.command()
+@click.command(short_help="Bring a database of an older fxminify up to date.")
 @index_argument()
 @as_json
 def upgrade(db: str, json_: bool) -> None:

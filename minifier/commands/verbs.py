@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,29 @@ class Verbs(click.Group):
     """A group in the order its verbs were added; our errors become exit code 2, Ctrl-C 130. Other signals that end a
     process do what Ctrl-C does."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.groups: dict[str, list[str]] = {}
+
+    def add_group(self, heading: str, verbs: Iterable[click.Command]) -> None:
+        """Add verbs that stand under ``heading`` in the help."""
+        self.groups[heading] = []
+        for verb in verbs:
+            self.add_command(verb)
+            self.groups[heading].append(str(verb.name))
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group, with one line for each verb. All sections have the same columns."""
+        if not self.groups:
+            super().format_commands(ctx, formatter)
+            return
+        width = max(len(name) for name in self.commands)
+        for heading, names in self.groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in names])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -10,7 +10,7 @@ import click
 from .verbs import UNKNOWN, IndexCommand, Problem, as_json, ask, dump, index_argument, note, sandboxed
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Run the scripts again: does each still show its failure?")
 @index_argument(ids=True, metavar="[DB|FILE]")
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100), help="Fresh runs of each script.")
 @click.option("--timeout", default=600.0, show_default=True, metavar="S", help="Seconds for one run.")

@@ -10,7 +10,7 @@ from .notify import notified, targets
 from .verbs import Problem, as_json, index_argument, repeated
 
 
-@click.command()
+@click.command(short_help="Minify captures without being asked, as a worker.")
 @index_argument()
 @click.option(
     "--drivers",

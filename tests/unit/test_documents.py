@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from hostile_documents import REFUSED
 
 import fxminify
 from fxminify.cli import main
 from fxminify.docs import generate, website
+from fxminify.minifier.commands import GROUPS
 
 ROOT = Path(fxminify.__file__).parent
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "tests/failures/README.md")
@@ -57,6 +59,16 @@ def test_options_in_documents_exist(document: Path) -> None:
     assert unknown == []
 
 
+def test_every_verb_has_one_uncut_line_in_a_group_of_the_help() -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(main, ["--help"], prog_name="minify").stdout
+    for verbs in GROUPS.values():
+        for verb in verbs:
+            assert verb.short_help
+            assert f"\n  {verb.name:<8}  {verb.short_help}\n" in shown
+    headings = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert headings == ["Options", *GROUPS]
+
+
 def test_every_verb_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     named = {verb for verb, *_ in commands(readme)}
@@ -90,12 +102,33 @@ def test_generated_pages_are_those_of_the_code() -> None:
     assert [page.name for page, text in generate.pages().items() if page.read_text() != text] == [], "run `make docs`"
 
 
-def test_states_in_the_readme_are_those_of_the_index() -> None:
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+
+
+def first_column(heading: str) -> set[str]:
+    """Return the names in the first column of a table of the reference."""
+    _, _, after = REFERENCE.partition(f"| {heading} | meaning |\n")
+    table, _, _ = after.partition("\n\n")
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def test_states_in_the_reference_are_those_of_the_index() -> None:
     from fxminify.store.index import State
 
-    _, _, after = (ROOT / "README.md").read_text().partition("| state | meaning |\n")
-    table, _, _ = after.partition("\n\n")
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(State)
+    assert first_column("state") == set(State)
+
+
+def test_environment_variables_in_the_reference_are_those_of_the_code() -> None:
+    sources = "".join(path.read_text() for path in MODULES)
+    ours = set(re.findall(r"[\"'](FXMINIFY(?:_[A-Z]+)*)[\"']", sources))
+    assert len(ours) > 4
+    assert {name for name in first_column("variable") if name.startswith("FXMINIFY")} == ours
+
+
+def test_settings_in_the_reference_are_those_of_the_code() -> None:
+    from fxminify.backends.capture.settings import SettingsKeywords
+
+    assert first_column("setting") == set(SettingsKeywords.__annotations__)
 
 
 def test_the_table_of_promises_is_that_of_the_tests() -> None:
