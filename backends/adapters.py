@@ -16,6 +16,7 @@ from typing import Any
 
 from ..store import extensions
 from ..store.signature_rules import SignatureRules
+from .switches import Switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,11 @@ class BackendAdapter:
 
     #: Names of backends that an ablation does not try: they need a device, print, or call other backends.
     not_tried: tuple[str, ...] = ()
+
+    #: Parts of the compiler that can be turned off, the smallest effect first: `minify explain` tries them.
+    switches: tuple[Switch, ...] = ()
+    #: Names under which torch's `CompilerBisector` counts what the compiler applies: passes, lowerings.
+    subsystems: tuple[str, ...] = ()
 
     #: Names of backends that fail on purpose, for tests. A chain does not capture their failures.
     fails_on_purpose: tuple[str, ...] = ()

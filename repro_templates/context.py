@@ -67,6 +67,7 @@ class Header:
     * ``illustrations`` is the code that the compiler made of the case, with a heading.
     * ``steps`` has the passes that made the case smaller, each with the remaining numbers.
     * ``tentative`` is the reason why the failure is not certain, or empty.
+    * ``cause`` has sentences about the part of the compiler in which the failure arises, and about ways around it.
     """
 
     failure: Failure
@@ -93,6 +94,7 @@ class Header:
     first: dict[str, Any] | None = None
     steps: tuple[tuple[str, int, int], ...] = ()
     tentative: str = ""
+    cause: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Context:
     layers: tuple[tuple[str, ...], ...]
     enters: str
     ablation: str
+    cause: list[str]
     matters: list[str]
     passing_variant: list[str]
     illustration_heading: str
@@ -338,6 +341,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "figures": list(figures(failure)),
         "values": list(values(failure)),
         "first": first_node(header.first),
+        "cause": [prose(text) for text in header.cause],
         "layers": header.layers,
         "enters": header.enters,
         "ablation": prose(points_to(header.enters)) if header.enters else "",

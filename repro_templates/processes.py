@@ -53,12 +53,16 @@ _TICK = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, the seconds that one run may take, where its modules are, and the files that lie beside it."""
+    """A script, the seconds that one run may take, where its modules are, and the files that lie beside it.
+
+    ``variables`` are environment variables that it does not set itself.
+    """
 
     text: str
     timeout: float
     search_path: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
         """Return what a run inherits: ordinary variables, and those that the script says its backend reads.
@@ -67,7 +71,8 @@ class Script:
         """
         inherited = {n: os.environ[n] for n in (*ORDINARY, *named(self.text)) if n in os.environ}
         path = {"PYTHONPATH": os.pathsep.join(self.search_path)} if self.search_path else {}
-        return inherited | path | {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**inherited, **path, **own, **self.variables}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,12 @@ from typing import Any
 
 from ...store.signature_rules import SignatureRules
 from ..adapters import BackendAdapter, CompilerCache, Illustration
+from ..switches import Switch
+
+
+def _inductor(part: str, **settings: Any) -> Switch:
+    """A switch of settings of Inductor; ``cpp__simdlen`` is ``cpp.simdlen``."""
+    return Switch(part, {"torch._inductor.config": {k.replace("__", "."): v for k, v in settings.items()}})
 
 
 class Inductor(BackendAdapter):
@@ -50,6 +56,32 @@ class Inductor(BackendAdapter):
     sets_variables = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
     lowers_with_aot_autograd = True
     source_directories = ("torch/_inductor/",)
+    switches = (
+        _inductor("vectorised loop tails", cpp__enable_loop_tail_vec=False),
+        _inductor("vectorised C++ code", cpp__simdlen=1),
+        _inductor("parallel C++ loops", cpp__threads=1),
+        _inductor("packed weights on the CPU", cpp__weight_prepack=False),
+        _inductor("precision of fused casts", emulate_precision_casts=True),
+        _inductor("random numbers of its own", fallback_random=True),
+        _inductor("fusion of epilogues", epilogue_fusion=False),
+        _inductor("fusion of kernels", max_fusion_size=1),
+        _inductor("recomputation of intermediate values", realize_reads_threshold=0, realize_opcount_threshold=0),
+        _inductor("order of fused loops", loop_ordering_after_fusion=False, reorder_for_locality=False),
+        _inductor("split reductions", split_reductions=False),
+        _inductor("results written into inputs", inplace_buffers=False),
+        _inductor("reuse of memory", allow_buffer_reuse=False, reorder_for_peak_memory=False),
+        _inductor("choice of layouts", layout_optimization=False),
+        _inductor("padding", comprehensive_padding=False, shape_padding=False),
+        _inductor("folding of constants", joint_graph_constant_folding=False),
+        _inductor("removal of unused nodes", use_dce=False),
+        Switch("common subexpressions of AOTAutograd", {"torch._functorch.config": {"cse": False}}),
+        _inductor("pre-grad passes", use_pre_grad_passes=False),
+        _inductor("joint-graph passes", use_joint_graph_passes=False),
+        _inductor("post-grad passes", use_post_grad_passes=False),
+        _inductor("pattern matcher", pattern_matcher=False),
+        _inductor("lowerings to code of its own", fallback_by_default=True),
+    )
+    subsystems = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "lowerings")
     missing_tools = (
         "torch._inductor.exc.InvalidCxxCompiler", "torch._inductor.exc.TritonMissing",
         "torch._inductor.exc.GPUTooOldForTriton",
@@ -149,6 +181,18 @@ class OnnxRuntime(BackendAdapter):
         "fxminify_ort": ("onnxruntime", "pip install 'fxminify[onnxrt]'"),
         "fxminify_onnx_reference": ("onnxscript", "pip install 'fxminify[onnxrt]'"),
     }
+    switches = (
+        *(
+            Switch(f"ONNX Runtime's optimizations above level {level}",
+                   options={"session_options": {"graph_optimization_level": f"ORT_{name}"}})
+            for level, name in (("extended", "ENABLE_EXTENDED"), ("basic", "ENABLE_BASIC"))
+        ),
+        Switch("ONNX Runtime's optimizations",
+               options={"session_options": {"graph_optimization_level": "ORT_DISABLE_ALL"}}),
+        Switch("frozen parameters", options={"freeze": False}),
+        Switch("optimizer of onnxscript", options={"optimize": False}),
+        Switch("decompositions of fxminify_ort", options={"decompositions": "none"}),
+    )  # fmt: skip
     illustration_heading = "ONNX models"
     illustration_module = "fxminify.backends.shipped.onnxrt.compiler"
 

@@ -13,6 +13,7 @@ from . import (
     catch,
     copy,
     doctor,
+    explain,
     export,
     formats,
     gc,
@@ -41,7 +42,7 @@ GROUPS = {
         catch.catch, capture.capture, import_.import_, run.run, list.list_, show.show, history.history,
     ),
     "Report": (repro.repro, report.report, export.export),
-    "Retest": (verify.verify, retest.retest, ablate.ablate),
+    "Retest": (verify.verify, retest.retest, ablate.ablate, explain.explain),
     "Service": (work.work, tasks.tasks, serve.serve, tokens.tokens, notify.notify, send.send),
     "Upkeep": (
         gc.gc, copy.copy, upgrade.upgrade, doctor.doctor, backends.backends, passes.passes, formats.formats,

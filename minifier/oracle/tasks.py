@@ -80,6 +80,18 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
             torch.set_num_threads(before)
 
 
+def observe_limited(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: an `Observation` as JSON, and the ``applications`` of a subsystem of torch in their order.
+
+    The argument is that of ``observe``, with ``subsystem`` and ``most``: no more applications than that are done.
+    """
+    from .applications import limited
+
+    with limited(argument["subsystem"], argument["most"]) as applied:
+        found = observe(argument, scratch, mark)
+    return {"observation": found, "applications": applied}
+
+
 def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: a `Trace` as JSON; what was recorded is in the scratch directory."""
     from ..tracing.recorder import record

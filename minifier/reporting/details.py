@@ -12,7 +12,7 @@ from ...store.document.program_lines import comes_from
 from ...store.index import Index
 from ..oracle import ablation, first_node, rest
 from ..reducer import history
-from . import record
+from . import cause, record
 from .standing import retested
 
 
@@ -29,6 +29,8 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
     told = history.stored(index, capture_id)
     if failed := {effort.pass_name: effort.problems for effort in (told.passes if told else ()) if effort.problems}:
         out["failed_passes"] = failed
+    if (arises := cause.found(index, capture_id)) is not None:
+        out["cause"] = arises.to_json() | {"sentences": arises.sentences()}
     if lines := retested(index, info):
         out["retested"] = lines
     if (first := first_node.stored(index, capture_id)) is not None:

@@ -25,7 +25,7 @@ from ...store.index.documents import plain
 from ...store.signature import signature
 from ..oracle import first_node
 from ..oracle.ablation import stored as stored_ablation
-from . import explanation, illustrations
+from . import cause, explanation, illustrations
 
 #: The kind of the artifact.
 ARTIFACT = "record"
@@ -74,6 +74,8 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
         layers = tuple((row.backend, row.layer, row.result) for row in ablation.rows)
         elsewhere = "" if ablation.torch in ("", header.torch) else f" with torch {ablation.torch}"
         header = replace(header, layers=layers, enters=f"{ablation.enters}{elsewhere}")
+    if (found := cause.found(index, capture.id)) is not None:
+        header = replace(header, cause=tuple(found.sentences()))
     explained = explanation.stored(index, capture.id)
     if explained is not None and (texts := explained.told()):
         variant = explained.passing_variant

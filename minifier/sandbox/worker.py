@@ -35,6 +35,7 @@ Task = Callable[[Json, Scratch, Callable[[str], None]], Json]
 #: What the driver asks for by name; tests may name a task of their own as ``module:function``.
 TASKS = {
     "observe": "fxminify.minifier.oracle.tasks:observe",
+    "observe_limited": "fxminify.minifier.oracle.tasks:observe_limited",
     "record": "fxminify.minifier.oracle.tasks:record",
     "study": "fxminify.minifier.oracle.tasks:study",
     "way": "fxminify.minifier.oracle.tasks:way",

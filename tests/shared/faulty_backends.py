@@ -246,3 +246,15 @@ def with_options(gm: fx.GraphModule, inputs: Inputs, *, options: dict[str, Any] 
     if (options or {}).get("fuse"):
         raise RuntimeError("cannot fuse")
     return gm.forward
+
+
+@register_backend
+def parts(gm: fx.GraphModule, inputs: Inputs, **given: dict[str, Any]) -> Compiled:
+    """A compiler of parts that can be turned off: the option ``needs`` says which of them a failure takes."""
+    options = given["options"]
+    on = {name: options.get(name, True) for name in ("fuse", "tile")}
+    if not options.get("fast", True):
+        raise ValueError("this compiler is always fast")
+    if has(gm, "relu") and {"always": True, "tile": on["tile"], "fuse or tile": any(on.values())}[options["needs"]]:
+        raise NotImplementedError("cannot lower relu")
+    return gm.forward

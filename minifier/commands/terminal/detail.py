@@ -24,6 +24,7 @@ from .parts import code, field, rows
 if TYPE_CHECKING:
     from ...oracle.ablation import Ablation
     from ...reducer.history import Effort, History
+    from ...reporting.cause import Cause
     from ...reporting.explanation import Explanation
 
 
@@ -35,6 +36,24 @@ def ablation(found: Ablation) -> None:
         if row.message:
             console.print(Text(printable(f"{row.backend}: {row.message}")))
     console.print(Text(printable(points_to(found.enters))))
+
+
+def cause(found: Cause) -> None:
+    """What each switch does, where the failure arises, and what works around it."""
+    console = Console()
+    by_result: dict[str, list[str]] = {}
+    for row in found.rows:
+        text = row.part + (f" ({row.message})" if row.message else "")
+        by_result.setdefault(row.result, []).append(text)
+    for result, parts in by_result.items():
+        console.print(Text(printable(f"{result} with these switched: {', '.join(parts)}", 4000)))
+    for sentence in found.sentences():
+        console.print(Text(printable(sentence, 1000)))
+    for application in found.applications:
+        for variables, outcome in zip(application.variables, ("fails", "passes"), strict=True):
+            if application.checked:
+                console.print(Text(printable(f"{outcome}: {variables} python repro.py", 1000)), soft_wrap=True)
+    console.print(Text(f"({count(found.queries, 'query')})"))
 
 
 #: Lines of a graph and of an error that `minify show` prints unasked.
@@ -85,6 +104,7 @@ def show(
         field("", f"and {len(lines) - LONGEST_GRAPH} more lines: minify show {this} --captured", console)
     if explained is not None:
         explanation(explained, console=console)
+    field("cause", "\n".join((found.get("cause") or {}).get("sentences", ())) or None, console)
     if details or not verified:
         _details(found, console)
     field("layer", _layer(found.get("ablation") or {}), console)

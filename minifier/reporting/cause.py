@@ -1,0 +1,141 @@
+"""What the search for a cause found: where in a compiler a failure arises, and what works around it.
+
+`fxminify.minifier.reporting.find_cause` searches. Reports read the answer here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...store import codec
+from ...store.document.case import Json
+from ...store.errors import StoreError
+from ...store.index import Index
+from ...store.text import count
+
+#: The kind of the artifact.
+ARTIFACT = "cause"
+#: Results of a switch.
+CURES, STAYS, OTHER, CANNOT = "passes", "same failure", "another failure", "cannot run"
+#: What the captured graph does with a way around.
+HELPS = "passes"
+#: One application of each subsystem of torch, in words.
+_NAMES = {
+    "pre_grad_passes": "pre-grad pass", "joint_graph_passes": "joint-graph pass",
+    "post_grad_passes": "post-grad pass", "lowerings": "lowering of", "decomposition": "decomposition of",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRow:
+    """The minimal case with the switches of some ``parts`` turned.
+
+    ``result`` is ``CURES``, ``STAYS``, ``OTHER`` or ``CANNOT``.
+    """
+
+    parts: tuple[str, ...]
+    lines: tuple[str, ...]
+    result: str
+    message: str = ""
+
+    @property
+    def part(self) -> str:
+        return " and ".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The application of a pass or lowering with which the failure begins to show: ``number`` of ``count``, from 1.
+
+    ``checked``: the script failed with the one of the `variables`, and passed with the other.
+    """
+
+    subsystem: str
+    number: int
+    count: int
+    name: str
+    checked: bool = False
+
+    @property
+    def variables(self) -> tuple[str, str]:
+        """The environment variables with which the failure shows, and those with which it does not."""
+        of = f"TORCH_BISECT_BACKEND=inductor TORCH_BISECT_SUBSYSTEM={self.subsystem} TORCH_BISECT_MAX="
+        return f"{of}{self.number - 1}", f"{of}{self.number - 2}"
+
+
+@dataclass(frozen=True, slots=True)
+class WayAround:
+    """``lines`` with which the minimal case passed in ``runs`` unused workers, and what the ``captured`` graph does."""
+
+    lines: tuple[str, ...]
+    runs: int
+    captured: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The answers, for the case and the torch in ``key``. ``stopped`` says why not all questions were asked."""
+
+    key: str
+    rows: tuple[SwitchRow, ...] = ()
+    applications: tuple[Application, ...] = ()
+    ways: tuple[WayAround, ...] = ()
+    queries: int = 0
+    stopped: str = ""
+
+    def to_json(self) -> Json:
+        return codec.dump(self)
+
+    @classmethod
+    def from_json(cls, doc: Any) -> Cause:
+        """Inverse of `to_json`. Raises `StoreError` on anything else."""
+        try:
+            return codec.load(doc, cls)
+        except ValueError as error:
+            raise StoreError(f"the cause in the file cannot be read: {error}") from error
+
+    @property
+    def cures(self) -> list[SwitchRow]:
+        return [row for row in self.rows if row.result == CURES]
+
+    def fails_in(self) -> str:
+        """Where the failure arises: the part whose switch has the smallest effect, and the applications torch counts.
+
+        A switch that the captured graph passes with, too, goes before one with which only the minimal case does.
+        """
+        helping = {way.lines for way in self.ways if way.captured == HELPS}
+        cures = sorted(self.cures, key=lambda row: row.lines not in helping)
+        parts = [row.part for row in cures[:1]]
+        parts += [
+            f"{_NAMES.get(a.subsystem, a.subsystem)} {a.name} (application {a.number} of {a.count})"
+            for a in self.applications
+        ]
+        return "; ".join(parts)
+
+    def sentences(self) -> list[str]:
+        """What a report says: where the failure arises, and each way around."""
+        out = []
+        stays = sum(row.result == STAYS for row in self.rows)
+        if where := self.fails_in():
+            out.append(f"Fails in: {where}.")
+        elif stays:
+            out.append(f"The failure stays with each of {count(stays, 'switch')} of the backend.")
+        helping = [way for way in self.ways if way.captured == HELPS]
+        out += [
+            f"Works around: {'; '.join(way.lines)} (the minimal case passed {way.runs} of {way.runs} times, "
+            f"the captured graph passes)."
+            for way in helping
+        ]
+        if self.ways and not helping:
+            out += [
+                f"With {'; '.join(way.lines)} the minimal case passes; the captured graph {way.captured}."
+                for way in self.ways
+            ]
+        return out + ([f"Not all was tried: {self.stopped}."] if self.stopped else [])
+
+
+def found(index: Index, id: int) -> Cause | None:
+    """The cause kept for capture ``id``, if there is one."""
+    doc = index.artifacts.get(id, ARTIFACT)
+    return None if doc is None else Cause.from_json(doc)
