@@ -17,7 +17,7 @@ from truths import Checked
 PROGRAMS = Path(__file__).parents[1] / "programs" / "truth"
 PLANTED, REAL = truths.known(PROGRAMS), truths.known(real_failures.FOLDER)
 #: In the default tests: a threshold of a size, an argument, wrong values.
-QUICK = {"01_wide_matmul", "13_default_stride", "02_eighths"}
+QUICK = {"13_default_stride"}
 
 
 def minify(*args: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

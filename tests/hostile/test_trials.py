@@ -15,8 +15,8 @@ Trials = Callable[..., dict[str, Any]]
 
 #: Trials of one run of the suite, and of `make test-slow`. docs/security.md names both.
 DOCUMENTS, MORE_DOCUMENTS = 3_000, 30_000
-COMMANDS, MORE_COMMANDS = 300, 3_000
-SUITES, MORE_SUITES = 20, 150
+COMMANDS, MORE_COMMANDS = 200, 3_000
+SUITES, MORE_SUITES = 12, 150
 LARGE, MORE_LARGE = 2, 42
 
 
@@ -48,6 +48,7 @@ def test_pytest_on_changed_files(trials: Trials) -> None:
     assert ended["exit code 2"] > 1
 
 
+@pytest.mark.slow
 def test_commands_on_a_large_graph(trials: Trials, bomb: Callable[[str], Path]) -> None:
     check(trials, "bombs", 0, LARGE, bomb("bodies"))
 

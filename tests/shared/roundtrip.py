@@ -126,9 +126,9 @@ def replay(folder: Path) -> list[str]:
     for file in sorted(folder.glob("*.json")):
         text, results = json.loads(file.read_text())
         stored = validate(results)
-        expected = build_value(stored.graph.output.args[0], stored.tensors, blobs)
         case = validate(parse(text))
         libraries.load(case.imports)
+        expected = build_value(stored.graph.output.args[0], stored.tensors, blobs)
         with ambient.applied({k: v for k, v in case.context.items() if k != "rng"}):
             found = difference(expected, run(*build(case, blobs)))
         if found is not None:

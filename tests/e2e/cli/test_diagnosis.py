@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from desks import Desk
 
 
+@pytest.mark.slow
 def test_two_bugs_with_one_message_are_two_from_the_capture_on(desk: Desk) -> None:
     assert "captured 2 failures" in desk.minify("capture", "tightlipped.py").stderr
     before = desk.json("list", "repro.db")

@@ -108,6 +108,7 @@ def test_somebody_else_sees_the_same_failure(desk: Desk) -> None:
     assert "1 still failing" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_shared_index_works_and_has_nothing_of_it(desk: Desk) -> None:
     done = desk.minify("export", "repro.db", "-o", "share.db", **PERSON)
     assert done.returncode == 0, done.stderr

@@ -111,7 +111,7 @@ def test_a_backend_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
             raise BackendImportError("no_such_module", "ModuleNotFoundError: no")
 
     monkeypatch.setattr(dask_worker, "Pool", Broken)
-    setup = {"backend": {}, "imports": [], "jobs": 1, "memory": None, "mode": "fork", "path": []}
+    setup = {"backend": {}, "imports": [], "jobs": 1, "memory": None, "mode": "fork", "path": [], "variables": None}
     request = {"version": __version__, "session": "broken", "setup": setup}
     answer, made = dask_worker.serve(json.dumps(request).encode(), {})
     assert (json.loads(answer), made) == ({"broken": ["no_such_module", "ModuleNotFoundError: no"]}, {})
