@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,20 @@ def minified(desk: Desk, program: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("program", "headline"),
     [
-        ("message_quotes_module_stack", "AssertionError: Not implemented for op_type='Log', node=input: \"add\""),
-        ("order_of_a_set", None),
-        ("compiled_autograd", "NotImplementedError in logspace"),
+        # a name of a node depends on what is left of the graph, a list on what is left of its operators
+        ("message_quotes_module_stack", r"AssertionError: Not implemented for op_type='Log', node=input: \"\w+\""),
+        (
+            "order_of_a_set",
+            r"NotImplementedError: Unsupported function types \['(diff|embedding)'(, '(diff|embedding)')?\]",
+        ),
+        ("compiled_autograd", r"NotImplementedError: while executing torch\.logspace"),
     ],
 )
-def test_one_bug_is_minified_to_its_one_node(desk: Desk, program: str, headline: str | None) -> None:
+def test_one_bug_is_minified_to_its_one_node(desk: Desk, program: str, headline: str) -> None:
     (row,) = minified(desk, program)
     assert row["nodes_after"] == 1
-    names = {f"NotImplementedError: Unsupported function types {pair}" for pair in (
-        "['diff', 'embedding']", "['embedding', 'diff']")}  # fmt: skip
-    assert row["headline"] in ({headline} if headline else names)
+    assert re.fullmatch(headline, row["headline"])
+    assert {each["bug"] for each in desk.json("list", "repro.db")} == {row["bug"]}
 
 
 @pytest.mark.slow
