@@ -33,6 +33,8 @@ VALUES = ("value", *NOT_FINITE, "number")
 ILL_CONDITIONED = "ill-conditioned"
 PRECISION = "precision"
 NUMERIC = (*VALUES, ILL_CONDITIONED, PRECISION)
+#: So many times the allowed error is a divergence, where the comparison is not strict.
+FACTOR = 10.0
 #: In the details of a divergence of values: a shorter dtype whose rounding would explain so few errors as well.
 ROUNDING = "rounding"
 #: In the details of a divergence of class `NOT_FINITE`: whether eager has no finite number wherever the results differ.

@@ -234,6 +234,8 @@ class CompiledGraph:
                 self.recorder.note("compared", self.spec)
             elif self._is_new(result.unchecked):
                 self.recorder.unchecked(result.unchecked)
+            if result.times and self._is_new(f"let pass at {result.where}"):
+                self.recorder.let_pass(result.times, result.where)
             found = result.failure
             if found is not None and (not result.compare or self._is_new(f"{found.phase} {found.kind}")):
                 self.record(found, call.kept(), call.rng, backward=result.backward, compare=result.compare)

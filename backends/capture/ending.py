@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...store.errors import without_password
-from ...store.failure import kind_in_words
+from ...store.failure import FACTOR, kind_in_words
 from ...store.spool.spool import is_server
 from ...store.text import count, printable, shortened
 
@@ -27,8 +27,9 @@ class Facts:
     """``captured``: pairs of a capture and the kind of its failure. ``refused``: pairs of a capture and what eager
     raised for it. ``absent``: pairs of a capture and why its backend cannot run here. ``lost``: failures that could not
     be stored, each with the reason. ``watched``: the backend of each compiled graph. ``compared``: the number of calls
-    that were compared with eager. ``unchecked``: why calls could not be compared. ``complete``: every fact could be
-    noted."""
+    that were compared with eager. ``unchecked``: why calls could not be compared. ``let_pass``: pairs of a multiple
+    of what `torch.testing.assert_close` allows and the result that differs by so much. ``complete``: every fact could
+    be noted."""
 
     captured: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
@@ -37,6 +38,7 @@ class Facts:
     watched: tuple[str, ...] = ()
     compared: int = 0
     unchecked: tuple[str, ...] = ()
+    let_pass: tuple[tuple[str, str], ...] = ()
     complete: bool = True
 
     @classmethod
@@ -52,6 +54,7 @@ class Facts:
             watched=tuple(noted("watched")),
             compared=len(noted("compared")),
             unchecked=tuple(dict.fromkeys(noted("unchecked"))),
+            let_pass=_pairs(noted("let_pass")),
         )
 
 
@@ -102,7 +105,20 @@ def watched(facts: Facts, *, checks: bool, ended: str) -> str:
     graphs = ", ".join(f"{count(n, 'graph')} compiled by {name}" for name, n in named)
     checked = facts.compared or checks
     compared = count(facts.compared, "call") if checked else "no (--check compares calls with eager)"
-    return f"{graphs}, none failed; compared: {compared}{how}"
+    beyond = let_pass(facts)
+    none = "" if beyond else ", none failed"
+    return f"{graphs}{none}; compared: {compared}{f', {beyond}' if beyond else ''}{how}"
+
+
+def let_pass(facts: Facts) -> str:
+    """Return the words about the largest difference that a comparison let pass, empty if there is none."""
+    if not facts.let_pass:
+        return ""
+    times, where = max(facts.let_pass, key=lambda pair: float(pair[0]))
+    return (
+        f"which differ from eager by up to {float(times):.2g} times what torch.testing.assert_close allows "
+        f"at {printable(where)} ({FACTOR:.0f} times are let pass, --check strict reports it)"
+    )
 
 
 def unchecked(facts: Facts) -> str:

@@ -171,6 +171,11 @@ class CaptureRecorder:
         if self.journal is not None:
             self.journal.tell("unchecked", reason)
 
+    def let_pass(self, times: float, where: str) -> None:
+        """Note a difference of ``times`` what `torch.testing.assert_close` allows, which is no failure."""
+        if self.journal is not None:
+            self.journal.tell("let_pass", f"{times!r} {where}")
+
     def _note(self, what: str, line: str) -> None:
         """Add a line to the list ``what`` that is read at the end of the program."""
         if self.journal is not None:

@@ -29,6 +29,7 @@ from ...store.document.case import Json
 from ...store.document.names import UnknownName
 from ...store.errors import StoreError
 from ...store.failure import Failure, Phase
+from ...store.text import count
 from ..running import deaths
 from ..running.processor_wait import ProcessorWait, stretched
 from . import child, ending, journal
@@ -78,6 +79,8 @@ def run(
         lines = [ending.unchecked(facts), *ending.failures(facts, db, hint=hint), lost]
         for line in filter(None, lines):
             _warn(line)
+        if any(lines[1:]) and facts.let_pass:
+            _warn(f"compared: {count(facts.compared, 'call')}, {ending.let_pass(facts)}")
         if process.returncode >= 0 and not any(lines[1:]):
             ended = _ended(journal.told(directory, "uncaught"), process.pid)
             _warn(ending.watched(facts, checks=bool(settings.check), ended=ended))

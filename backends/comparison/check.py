@@ -16,7 +16,7 @@ from ..running import collectives
 from ..running.exceptions import failure_of, is_failure, is_out_of_memory, one_line
 from ..running.execution import Run, execute
 from ..running.shared import SharedStorages, tensors_of
-from .compare import CannotCompare, Differences
+from .compare import Accepted, CannotCompare, Differences
 from .reference import Reference
 
 if TYPE_CHECKING:
@@ -29,13 +29,17 @@ class CheckResult:
 
     ``failure`` is what the compiled graph did wrong: in the backward pass if ``backward``, and visible only in a
     comparison if ``compare``. It does not hold an exception of the forward run, which the program's own call will
-    raise. ``unchecked`` says why the call could not be compared, or which results could not be judged.
+    raise. ``unchecked`` says why the call could not be compared, or which results could not be judged. ``times`` is the
+    largest difference that was let pass, as a multiple of what `torch.testing.assert_close` allows, and ``where`` its
+    place.
     """
 
     failure: Failure | None = None
     backward: bool = False
     compare: bool = False
     unchecked: str = ""
+    times: float = 0.0
+    where: str = ""
 
 
 def check(
@@ -92,13 +96,18 @@ def _check(
     if not isinstance(actual, Run):
         return actual
     with marked("eager"):
-        ill: dict[str, str] = {}
+        accepted = Accepted()
         differences = Differences(expected, replace(actual, overwritten=overwritten), snapshot.tolerance)
         del expected, actual
-        found = differences.judged(Reference(shared), short(), ill, strict=snapshot.strict)
+        found = differences.judged(Reference(shared), short(), accepted, strict=snapshot.strict)
     if found is None:
-        told = "; ".join(f"{snapshot.place(place)}: {said}" for place, said in ill.items())
-        return CheckResult(unchecked=told and f"{told} (captured with --check strict)")
+        told = "; ".join(f"{snapshot.place(place)}: {said}" for place, said in accepted.ill.items())
+        times, where = max(((times, place) for place, times in accepted.times.items()), default=(0.0, ""))
+        return CheckResult(
+            unchecked=told and f"{told} (captured with --check strict)",
+            times=times,
+            where=where and snapshot.place(where),
+        )
     return CheckResult(found.failure(), backward=found.phase is Phase.BACKWARD, compare=True)
 
 

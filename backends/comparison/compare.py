@@ -27,6 +27,7 @@ import torch
 from ...store.failure import (
     DETACHED,
     EAGER_NAN,
+    FACTOR,
     ILL_CONDITIONED,
     NOT_FINITE,
     PRECISION,
@@ -41,7 +42,6 @@ from ..running.execution import Run, differentiable
 from .precision import Emulations, Evidence
 from .reference import Drawn, Place, Reference
 from .values import (
-    FACTOR,
     FACTOR_UNREFERENCED,
     Judged,
     Judgement,
@@ -70,6 +70,16 @@ class CannotCompare(Exception):
     def __init__(self, reason: str, place: Place | None = None) -> None:
         super().__init__(reason if place is None else f"{place}: {reason}")
         self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Differences that `torch.testing.assert_close` refuses, and that are no divergences unless the comparison is
+    strict, by place: ``ill``, what is said of ill-conditioned results, and ``times``, the multiple of what
+    `torch.testing.assert_close` allows."""
+
+    ill: dict[str, str] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +121,14 @@ class _Open:
     tolerance: float | None
     phase: Phase
 
-    def judgement(self, exact: Run | None, repeated: Run) -> Judgement:
+    def judgement(self, exact: Run | None, repeated: Run, *, strict: bool) -> Judgement:
         """The judgement with the float64 run ``exact``; without it if that has no such result."""
         value = None if exact is None else self.place.read(exact)
         wide = None if value is None else numbers(value)
         if wide is None or wide.shape != self.e.shape:
             return self.unreferenced(repeated)
         again = numbers(self.place.read(repeated))
-        return Judgement(self.e, self.a, wide, repeated=again, tolerance=self.tolerance)
+        return Judgement(self.e, self.a, wide, repeated=again, tolerance=self.tolerance, strict=strict)
 
     def unreferenced(self, repeated: Run | None = None) -> Judgement:
         """The judgement with eager's result as the truth."""
@@ -222,18 +232,17 @@ class Differences:
         self,
         reference: Reference | None = None,
         short: Iterable[str] = (),
-        ill: dict[str, str] | None = None,
+        accepted: Accepted | None = None,
         *,
         strict: bool = False,
     ) -> Divergence | None:
         """The divergence, None if the runs agree. Raises `CannotCompare`.
 
         Without a reference the eager run is the truth, with a wide margin. ``short`` are the shorter dtypes in which
-        the backend is known to compute. ``ill`` is filled, by place, with sentences about differences that are no
-        divergence because the result is ill-conditioned, although eager has the float64 result. If ``strict``, they
-        are divergences.
+        the backend is known to compute. ``accepted`` is filled with differences that are no divergences.
+        If ``strict``, they are divergences.
         """
-        judge = _Judge(reference, self._generators, self._doubts, {} if ill is None else ill, strict)
+        judge = _Judge(reference, self._generators, self._doubts, accepted or Accepted(), strict)
         found = judge.judged(self._found, {*short})
         if not found:
             if self._detached is not None:
@@ -264,10 +273,11 @@ class _Judge:
         reference: Reference | None,
         generators: tuple[torch.Tensor, torch.Tensor],
         doubts: list[CannotCompare],
-        ill: dict[str, str],
+        accepted: Accepted,
         strict: bool,
     ) -> None:
-        self.reference, self.generators, self.doubts, self.ill, self.strict = reference, generators, doubts, ill, strict
+        self.reference, self.generators, self.doubts = reference, generators, doubts
+        self.accepted, self.strict = accepted, strict
         self.evidence: dict[Place, Evidence] = {}
 
     def judged(self, found: Sequence[Divergence | _Open], short: set[str]) -> list[Divergence]:
@@ -315,7 +325,7 @@ class _Judge:
         drawn = {r.place for r in steady if repeated.random and _is_drawn(reference.drawn, r.place)}
         exact = reference.exact(places) if places else None
         moved = drawn if exact is not None and self._draws_other_numbers(exact) else set()
-        made = {r.place: r.judgement(None if r.place in moved else exact, repeated) for r in steady}
+        made = {r.place: r.judgement(None if r.place in moved else exact, repeated, strict=self.strict) for r in steady}
         for run in reference.perturbed(places) if exact is not None else ():
             moved = drawn if self._draws_other_numbers(run) else moved
             for r in steady:
@@ -365,20 +375,18 @@ class _Judge:
             return Divergence(kind, str(place), message, result.phase, _figures(judged, result.dtype))
         if not referenced:
             doubts.append(CannotCompare("differs, but there is no float64 run to compare with", place))
+        elif (times := judgement.let_pass()) > 0:
+            self.accepted.times[str(place)] = times
         elif (ill := contradicted(result.e, result.a, judgement.exact, result.tolerance)) is not None:
             said = (
                 f"eager and float64 give {ill.eager:.6g}, compiled {ill.compiled:.6g}, but inputs that differ in "
                 "the last place change the result as much"
             )
             if self.strict:
-                detail = {
-                    **_figures(ill.judged, result.dtype),
-                    "eager": repr(ill.eager),
-                    "compiled": repr(ill.compiled),
-                }
+                detail = _figures(ill.judged, result.dtype)
                 kind = ILL_CONDITIONED if result.kind == "value" else result.kind
                 return Divergence(kind, str(place), f"{place}: {said}", result.phase, detail)
-            self.ill[str(place)] = said
+            self.accepted.ill[str(place)] = said
         return None
 
     def _explained(self, found: list[Divergence], known: set[str]) -> list[Divergence]:

@@ -1,7 +1,9 @@
 """Judge the values of two results, for `backends.comparison.compare`.
 
 A value is divergent if its distance from the float64 result is more than ten times what the tolerance, eager's own
-error and the perturbed inputs allow. A tolerance that a person gave for the dtype counts once instead of ten times.
+error and the perturbed inputs allow: a compiler may use another algorithm, whose error is a few times that of eager.
+The tolerance counts once instead of ten times in a strict comparison, and where a person gave it for the dtype.
+`Judgement.let_pass` returns what counting it ten times lets pass.
 Integers and booleans must agree exactly, unless perturbed inputs change them too (an argmax over a tie). If few values
 differ, more perturbed runs are made, because a value next to a step may be on either side of it by chance.
 """
@@ -15,11 +17,11 @@ from typing import Any
 import torch
 from torch.testing._comparison import default_tolerances
 
+from ...store.failure import FACTOR
 from ...store.text import count
 from ..running.execution import is_plain
 
-#: The multiple of the allowed error that is a divergence, with a float64 reference and without one.
-FACTOR = 10.0
+#: The multiple of the allowed error that is a divergence without a float64 reference; `FACTOR` is the one with it.
 FACTOR_UNREFERENCED = 1000.0
 #: If at most one of this number of values differs, more perturbed runs are made.
 _VALUES_PER_OUTLIER = 100
@@ -113,10 +115,12 @@ class Judgement:
         repeated: torch.Tensor | None = None,
         factor: float = FACTOR,
         tolerance: float | None = None,
+        strict: bool = False,
     ) -> None:
         self.e, self.a, self.exact, self.factor, self.tolerance = e, a, exact, factor, tolerance
         results = _Results(e, a, exact, repeated, tolerance)
-        self._noise = _Noise(results, factor) if e.is_floating_point() else None
+        margin = 1.0 if tolerance is not None or (strict and factor == FACTOR) else factor
+        self._noise = _Noise(results, factor, margin) if e.is_floating_point() else None
         #: The values that are divergent after what was seen; None if that is not known yet.
         self._bad: torch.Tensor | None = None
         if self._noise is None:
@@ -151,6 +155,12 @@ class Judgement:
         distance = (self.a.to(torch.float64) - self.e.to(torch.float64)).abs()
         wrong = float((self.e != self._truth).sum())
         return Judged("value", int(bad.sum()), self.e.numel(), float(distance[bad].max()), wrong, 0.0)
+
+    def let_pass(self) -> float:
+        """The largest error of a value that a strict comparison would report and this one does not, as a multiple of
+        what `torch.testing.assert_close` allows. 0.0 if there is none, and for very large results, where it is unknown.
+        """
+        return 0.0 if self._noise is None else self._noise.let_pass()
 
     def _divergent(self) -> torch.Tensor:
         if self._bad is None and self._noise is not None:
@@ -250,9 +260,8 @@ class _Noise:
     a sample of all values.
     """
 
-    def __init__(self, results: _Results, factor: float) -> None:
-        self.of, self.factor = results.e.numel(), factor
-        self.margin = factor if results.tolerance is None else 1.0
+    def __init__(self, results: _Results, factor: float, margin: float) -> None:
+        self.of, self.factor, self.margin = results.e.numel(), factor, margin
         self.step, self.largest = 1, 0.0
         if self.of <= MANY:
             self.errors = self.typical = _Errors(results, None)
@@ -271,13 +280,22 @@ class _Noise:
         if self.typical is not self.errors:
             self.typical.see(other)
 
-    def allowed(self) -> torch.Tensor:
+    def let_pass(self) -> float:
+        errors = self.errors
+        if self.typical is not errors:  # only values that are beyond the margin were looked at
+            return 0.0
+        missed = errors.beyond(self.allowed(1.0)) & ~self.bad() & (errors.unit > 0)
+        times = torch.where(missed & errors.finite, errors.error / errors.unit, errors.zero)
+        return float(times.max()) if times.numel() else 0.0
+
+    def allowed(self, margin: float | None = None) -> torch.Tensor:
+        """The allowed error of each value, if the tolerance counts ``margin`` times."""
         errors, typical = self.errors, self.typical
         noise = errors.eager + errors.moved
         if float(typical.unit.min()) > 0 if typical.unit.numel() else False:
             usual = _typical(typical.eager / typical.unit) + _typical(typical.moved / typical.unit)
             noise = noise + usual * errors.unit
-        return self.margin * errors.unit + self.factor * noise
+        return (self.margin if margin is None else margin) * errors.unit + self.factor * noise
 
     def bad(self) -> torch.Tensor:
         return self.errors.beyond(self.allowed())

@@ -86,3 +86,17 @@ def test_where_not_all_could_be_noted_the_index_says_what_was_captured() -> None
     assert failures(facts("watched", complete=False), "repro.db") == [
         "not all that happened could be noted, because the disk is full or cannot be written: minify list repro.db"
     ]
+
+
+def test_the_largest_difference_that_was_let_pass_is_named() -> None:
+    lines = {
+        "let_pass": ["2.5 output 1", "7.08 output 0 (add, model.py:3 f)"],
+        "watched": ["mine"],
+        "compared": ["mine"] * 2,
+    }
+    found = Facts.read(lambda name: lines.get(name, []))
+    assert watched(found, checks=True, ended="") == (
+        "1 graph compiled by mine; compared: 2 calls, which differ from eager by up to 7.1 times what "
+        "torch.testing.assert_close allows at output 0 (add, model.py:3 f) (10 times are let pass, "
+        "--check strict reports it)"
+    )
