@@ -19,7 +19,7 @@ def doctor(synthetic: bool, json_: bool) -> None:
 
     rows = examine(synthetic=synthetic)
     if json_:
-        dump(rows)
+        dump(rows, exact=True)
     else:
         parts.rows(rows)
     if any(row["ok"] is False for row in rows):

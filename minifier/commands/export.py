@@ -28,9 +28,9 @@ def export(db: str, ids: tuple[int, ...], output: Path, force: bool, json_: bool
     Texts are masked, what is only of use here is left out, and code stays as it is: what is private in it is listed.
     Every verb works on the new DB, and asks before it runs anything of it.
     """
-    from ...repro_templates.privacy import revealing, shareable, shareable_script
     from ...store.index import Index
     from ...store.index.sharing import LEFT_OUT, Masks
+    from ...store.privacy import revealing, shareable, shareable_script
     from ...store.private_values import here
     from ...store.text import count
 

@@ -63,6 +63,7 @@ def repro(
     A format that runs is run before it is shown; what was not, or did not show the failure, is marked as tentative.
     """
     from ...repro_templates.formats import find
+    from ..printable import shown_json
     from ..reporting.export import ExportRequest, NotMinified, export, template_text
     from ..reporting.privacy_summary import warnings
     from ..session.options import MinifyOptions
@@ -93,7 +94,7 @@ def repro(
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
     if json_:
-        dump({**info, "tentative": made.tentative, "text": text})
+        dump({**shown_json({**info, "tentative": made.tentative}), "text": text}, exact=True)
     elif output is None:
         parts.code(text, "text" if template else find(format_).language)
 

@@ -51,7 +51,7 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
         if new is not None:
             info, text = index.tokens.new(new, [TokenScope(scope) for scope in scopes])
             if json_:
-                dump({**info.to_json(), "token": text})
+                dump({**info.to_json(), "token": text}, exact=True)
             else:
                 click.echo(text)
         elif revoke is not None:

@@ -24,6 +24,8 @@ from ...backends.capture.startup import database
 
 #: The exit code if the answer is unknown, because something cannot run here.
 UNKNOWN = 3
+#: The words of a command in the `meta` of its context.
+_TYPED = "fxminify.typed"
 
 
 class Verbs(click.Group):
@@ -54,7 +56,17 @@ class Verbs(click.Group):
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in names])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
+        from ..printable import typed
+
+        with typed([*ctx.meta[_TYPED], database()]):
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             with _ended_like_ctrl_c():
                 return super().invoke(ctx)
@@ -219,8 +231,12 @@ def verbosely(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("-v", "--verbose", is_flag=True, help="Tell every query and every step.")(command)
 
 
-def dump(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=str))
+def dump(value: Any, *, exact: bool = False) -> None:
+    """Print JSON, without what is private in its texts unless it is ``exact``."""
+    from ..printable import shown_json
+
+    text = json.dumps(value, indent=2, default=str)
+    click.echo(text if exact else json.dumps(shown_json(json.loads(text)), indent=2))
 
 
 def at_terminal() -> bool:

@@ -25,7 +25,7 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
     Exit codes: 0 every script shows its failure; 1 one does not; 3 one cannot run here, for example because its
     backend is missing or it is not trusted.
     """
-    from ..printable import printable
+    from ..printable import shown
     from ..reporting.emit import verify_stored
     from ..reporting.script_file import verify_file
 
@@ -43,9 +43,9 @@ def verify(db: str, ids: tuple[int, ...], runs: int, timeout: float, trust: bool
         for answer in answers:
             name = answer["id"] if "id" in answer else answer["file"]
             if answer["cannot_run"]:
-                click.echo(f"{name}: cannot run: {printable(answer['cannot_run'])}")
+                click.echo(f"{name}: cannot run: {shown(answer['cannot_run'])}")
                 continue
-            mismatch = printable(f" ({answer['mismatch']})") if answer["mismatch"] else ""
+            mismatch = shown(f" ({answer['mismatch']})") if answer["mismatch"] else ""
             click.echo(f"{name}: {answer['shown']} of {answer['runs']} runs show {answer['signature']}{mismatch}")
     if any(answer["shown"] == 0 and not answer["cannot_run"] for answer in answers):
         sys.exit(1)

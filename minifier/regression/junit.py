@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from ...store.index import RetestResult
-from ..printable import printable
+from ..printable import shown
 from .retest import RetestAnswer
 
 
@@ -72,4 +72,4 @@ def details(answer: RetestAnswer) -> str:
 
 def _text(value: str, limit: int) -> str:
     """``value`` without characters that XML 1.0 does not allow."""
-    return printable(value, limit).encode("utf-8", "replace").decode()
+    return shown(value, limit).encode("utf-8", "replace").decode()

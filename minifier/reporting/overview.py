@@ -25,6 +25,7 @@ from ...store.document.case import Case, Json
 from ...store.errors import StoreError
 from ...store.failure import Failure, FailureKind, identity_in_words, kind_in_words
 from ...store.index import CaptureInfo, Index, StepInfo
+from ...store.privacy import private_json
 from ...store.text import count
 from ..oracle import ablation, first_node
 from ..reducer import history
@@ -286,7 +287,7 @@ def _environment(capture: CaptureInfo, case: Case) -> list[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, default=str)
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(private_json(value), default=str)
     return without_paths(text, 500)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...backends.provenance.spec import BackendSpec
-from ...repro_templates.privacy import revealing
 from ...repro_templates.report.html import FailureReport
 from ...repro_templates.report.phrases import one_line
 from ...store.document.case import Case, operators
@@ -18,6 +17,7 @@ from ...store.document.program_lines import comes_from
 from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index
 from ...store.index.documents import graph_hash
+from ...store.privacy import revealing
 from ...store.private_values import here
 from ...store.scrubbing import MASKED
 from ...store.text import count

@@ -16,6 +16,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
 
 from ...store.index import TokenScope
+from ...store.privacy import private
 
 #: The cookie with the session of a person who signed in.
 COOKIE = "fxminify-session"
@@ -47,7 +48,7 @@ class Refused(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
     def response(self) -> JSONResponse:
-        return JSONResponse({"detail": str(self)}, self.status, self.headers)
+        return JSONResponse({"detail": private(str(self))}, self.status, self.headers)
 
 
 def session_of(headers: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import prometheus_client
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -31,6 +31,7 @@ from ...store.index import (
 from ...store.index.arrivals import Arrival, Stored
 from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
+from ...store.privacy import private_json
 from .access import OPEN
 from .caller import Caller, Refused
 from .disk import DiskState
@@ -156,7 +157,16 @@ _EVENT = {
 #: The text format of Prometheus.
 METRICS = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 _METRICS = {METRICS.partition(";")[0]: {"schema": {"type": "string"}}}
-router = APIRouter(prefix="/api/v1", responses=REFUSALS)
+
+
+class MaskedJSON(JSONResponse):
+    """An answer without what is private in its texts."""
+
+    def render(self, content: Any) -> bytes:
+        return super().render(private_json(content))
+
+
+router = APIRouter(prefix="/api/v1", responses=REFUSALS, default_response_class=MaskedJSON)
 probes = APIRouter(responses={503: {"model": Refusal}})
 
 
@@ -415,7 +425,7 @@ async def events(
     return await event_stream(served, last if last is not None else after, seconds)
 
 
-@router.get("/openapi.json", tags=[READ], include_in_schema=False)
+@router.get("/openapi.json", tags=[READ], include_in_schema=False, response_class=JSONResponse)
 def description(request: Request) -> Json:
     """This description."""
     found: Json = request.app.openapi()

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from ...store.errors import StoreError
+from ...store.privacy import private_json
 from .caller import Refused
 from .service import Service
 
@@ -57,7 +58,7 @@ async def _lines(service: Service, last: int, seconds: float) -> AsyncIterator[s
             return
         for event in found:
             last = event.id
-            data = json.dumps(event.to_json(), separators=(",", ":"))
+            data = json.dumps(private_json(event.to_json()), separators=(",", ":"))
             yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
         if found:
             spoken = time.monotonic()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from ...store.index import TaskInfo
 from ...store.text import count, printable
+from ..printable import shown, shown_json
 from ..session import events
 
 
@@ -23,7 +24,7 @@ class JsonLines(logging.Formatter):
         line = {"at": at, "event": getattr(record, "event", record.levelname.lower()), "text": record.getMessage()}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(shown_json(line))
 
 
 def json_lines() -> None:
@@ -45,10 +46,11 @@ class TaskLog:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         about = {} if task is None else {"task": task.id, "bug": task.bug, "capture": task.capture}
         if self.as_json:
-            line, stream = json.dumps({"at": at, "event": event, **about, "text": text, **fields}), sys.stdout
+            told = shown_json({"text": text, **fields})
+            line, stream = json.dumps({"at": at, "event": event, **about, **told}), sys.stdout
         else:
             place = "" if task is None else f"task {task.id} (capture {task.capture}): "
-            line, stream = f"{at} {place}{printable(text)}", sys.stderr
+            line, stream = f"{at} {place}{printable(shown(text))}", sys.stderr
         stream.write(f"{line}\n")
         stream.flush()
 

@@ -10,6 +10,7 @@ from ... import __version__
 from ...store.errors import StoreError
 from ...store.index import BugInfo, DeliveryInfo, DeliveryState, Index
 from ..oracle import ablation
+from ..printable import shown, shown_json
 from ..reporting.export import stored_repro
 from .targets import MaybeSent, Notice, NotSent, Target
 
@@ -99,13 +100,13 @@ class Notifier:
         if len(taken) == 1:
             (only,) = about
             title = f"[{only['backend']}] {_TITLES.get(only['what'], only['what'])}: {only['headline']}"[:200]
-            return Notice(title, self._text(taken[0], only), marks, {"fxminify": __version__, **only})
+            return _notice(title, self._text(taken[0], only), marks, {"fxminify": __version__, **only})
         title = f"{len(taken)} bugs of torch.compile backends"
         lines = [f"- bug {one['bug']}, {one['what']}: {_line(one)}" for one in about]
         if len(taken) > _NAMED:
             lines.append(f"- and {len(taken) - _NAMED} more")
         content = {"fxminify": __version__, "what": "digest", "bugs": about, "left_out": len(taken) - len(about)}
-        return Notice(title, "\n".join(lines), marks, content)
+        return _notice(title, "\n".join(lines), marks, content)
 
     def _content(self, one: DeliveryInfo) -> dict[str, Any]:
         """Return the facts about a bug as JSON values."""
@@ -142,6 +143,12 @@ class Notifier:
         if content["page"]:
             lines.append(content["page"])
         return "\n\n".join(lines)
+
+
+def _notice(title: str, text: str, marks: tuple[str, ...], content: dict[str, Any]) -> Notice:
+    """A message without what is private; the script in it has passed the door already, and the page is an address."""
+    page = content.get("page", "")
+    return Notice(shown(title), text, marks, {**shown_json(content), **({"page": page} if page else {})})
 
 
 def _line(content: dict[str, Any]) -> str:

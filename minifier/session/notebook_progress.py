@@ -7,8 +7,9 @@ from typing import Any
 
 from ...store.failure import kind_in_words
 from ...store.live import ipython
-from ...store.text import count, printable
+from ...store.text import count
 from ..passes import in_words
+from ..printable import shown
 from . import events
 from .results import outcome
 
@@ -80,4 +81,4 @@ class NotebookProgress:
 
 
 def _plain(text: str) -> dict[str, str]:
-    return {"text/plain": printable(text)}
+    return {"text/plain": shown(text)}

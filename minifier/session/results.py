@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ...repro_templates.report.phrases import code, fence, markdown
 from ...store.index import CaptureInfo, State
-from ...store.text import count, printable
+from ...store.text import count
+from ..printable import shown
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,9 +46,7 @@ class MinifyResult:
 
     def __repr__(self) -> str:
         row = self.capture
-        return (
-            f"<MinifyResult {row.id}: {printable(row.backend)}: {printable(row.headline)}: {printable(outcome(row))}>"
-        )
+        return f"<MinifyResult {row.id}: {shown(row.backend)}: {shown(row.headline)}: {shown(outcome(row))}>"
 
     def _repr_markdown_(self) -> str:
         row = self.capture

@@ -1,8 +1,9 @@
 """Shared parts of the HTML report and the pages of `minify serve`: templates, filters, style, script, policy.
 
-Jinja escapes every text. Pictures and highlighted code are markup from modules of ours, which escape texts, too.
-Style and script stand in the page, and a Content-Security-Policy names them by their hashes, so nothing else can
-run.
+Jinja escapes every text, and every text is masked by value and by shape (`fxminify.store.privacy`): only a script, and
+what a template names as `exact`, as the address of a page, stays as it is. Pictures and highlighted code are markup
+from modules of ours, which escape texts, too. Style and script stand in the page, and a Content-Security-Policy names
+them by their hashes, so nothing else can run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 
 from ...backends.drawing import svg as drawing
 from ...store.failure import kind_in_words
+from ...store.privacy import private
 from ...store.text import count, printable
 from .phrases import points_to, without_paths
 
@@ -61,8 +63,9 @@ def environment() -> jinja2.Environment:
         autoescape=True,
     )
     made.filters |= {
+        "exact": _exact,
         "python": partial(_highlighted, lexer=PythonLexer(stripnl=False)),
-        "difference": partial(_highlighted, lexer=DiffLexer(stripnl=False)), "highlighted": _in_language,
+        "difference": _difference, "highlighted": _in_language,
         "drawn": Markup,  # a picture of ours, in which every text is escaped already
         "count": count, "kind": kind_in_words, "image_address": _image_address, "points_to": points_to,
         "minute": minute, "shortened": partial(without_paths, length=300),
@@ -73,12 +76,21 @@ def environment() -> jinja2.Environment:
 
 
 def _finalize(value: object) -> object:
-    return printable(value, "\n\t") if type(value) is str else value
+    return private(printable(value, "\n\t")) if type(value) is str else value
 
 
 def minute(time: str) -> str:
     """An ISO time (UTC) as people read it."""
     return time[:16].replace("T", " ")
+
+
+def _exact(value: object) -> Markup:
+    """An address, a key of a form or what the reader typed: escaped, and not masked."""
+    return Markup.escape(printable(str(value), "\n\t"))
+
+
+def _difference(text: str) -> Markup:
+    return _highlighted(private(printable(text, "\n\t")), DiffLexer(stripnl=False))
 
 
 def _in_language(text: str, language: str) -> Markup:

@@ -12,14 +12,14 @@ from ...store.document.case import Case, Node
 from ...store.failure import Failure, FailureKind, Frame, Phase, kind_in_words
 from ...store.masking import mask
 from ...store.measured import SAID
+from ...store.privacy import private
 from ...store.text import ascii_text, without_addresses
-from ..privacy import private
 
 
 def one_line(text: str, length: int, *, lines: int = 1) -> str:
     """At most ``lines`` lines of ``text`` in ASCII, with paths as base names."""
-    kept = [private(line.rstrip()) for line in text[:100_000].strip().splitlines()[:lines]]
-    safe = "\n".join(map(ascii_text, kept))
+    kept = private("\n".join(line.rstrip() for line in text[:100_000].strip().splitlines()[:lines]))
+    safe = "\n".join(map(ascii_text, kept.split("\n")))
     return safe if len(safe) <= length else f"{safe[: length - 3]}..."
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from ...backends.adapters import adapter_of
 from ...store.document.case import Case, Graph, Node, Value, refs, tag, target_name
-from ..privacy import private
+from ...store.privacy import private
 from .expressions import Expressions, Unprintable, is_name
 from .higher_order import closures, decorators, hop_call, items_of, untupled
 from .layout import INDENT, PrintedCall, Statement, signature

@@ -17,7 +17,7 @@ from ....store.failure import Failure, identity_in_words, kind_in_words
 from ....store.index import Index, StepInfo
 from ....store.measured import MEASURED, SAID
 from ....store.text import count, without_addresses
-from ...printable import printable
+from ...printable import printable, shown, shown_json
 from ...reporting.differences import shorter
 from .parts import code, field, rows
 
@@ -34,8 +34,8 @@ def ablation(found: Ablation) -> None:
     console = Console()
     for row in found.rows:
         if row.message:
-            console.print(Text(printable(f"{row.backend}: {row.message}")))
-    console.print(Text(printable(points_to(found.enters))))
+            console.print(Text(shown(f"{row.backend}: {row.message}")))
+    console.print(Text(shown(points_to(found.enters))))
 
 
 def cause(found: Cause) -> None:
@@ -96,7 +96,7 @@ def show(
     field("state", f"{found['state']}{runs}{reason}", console)
     field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)
     console.print(Text("     graph", style="bold"))
-    text = fitted(printable(found.get("graph") or "", 100_000), console.width)
+    text = fitted(shown(found.get("graph") or "", 100_000), console.width)
     lines = text.splitlines()
     cut = not whole and len(lines) > LONGEST_GRAPH
     code("\n".join(lines[:LONGEST_GRAPH]) if cut else text, console=console)
@@ -134,7 +134,7 @@ def _details(found: Mapping[str, Any], console: Console) -> None:
     failure = found.get("failure") or {}
     frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
     failed = [f"{name}: {text}" for name, texts in found.get("failed_passes", {}).items() for text in texts]
-    known = (found.get("provenance") or {}).items()
+    known = shown_json(found.get("provenance") or {}).items()
     field("bug", found["bug"] if found["bug"] > 0 else None, console)
     field("signature", identity_in_words(found["signature"], found["kind"], found["operators"]), console)
     field("seen", f"{count(found['occurrences'], 'time')}, first {found['created']}", console)
@@ -155,10 +155,10 @@ def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Consol
     best = index.best(info)
     case = best or index.captures.case(capture_id)
     head = count(case.graph.count, "compute node") + ("" if best is not None else f", not minified yet: {info.state}")
-    console.print(Text(printable(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
+    console.print(Text(shown(f"Failure {capture_id}: {head}"), style="bold"), soft_wrap=True)
     for line in text_graph(case.graph, culprits={culprit}, ascii=not console.encoding.startswith("utf")):
         fit = "ellipsis" if console.is_terminal else "ignore"
-        console.print(Text(printable(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
+        console.print(Text(shown(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 
 
 def _layer(found: Mapping[str, Any]) -> str | None:
@@ -190,12 +190,12 @@ def history(found: History, *, left: str = "", differences: bool = True, console
     console = console or Console()
     match found.config.get("from"):
         case [reduction, number]:
-            begun = f", begun at step {printable(number)} of reduction {printable(reduction)}"
+            begun = f", begun at step {shown(number)} of reduction {shown(reduction)}"
         case _:
             begun = ""
     nodes = f" to {found.steps[-1].nodes}" if found.steps else ""
     size = f"from {count(found.start_nodes, 'node')}{nodes} in {count(len(found.steps), 'step')}"
-    calls = f"; what is left calls {printable(left)}" if left else ""
+    calls = f"; what is left calls {shown(left)}" if left else ""
     console.print(Text(f"Reduction {found.reduction}{begun}, {size}{calls}"), soft_wrap=True)
     for one in found.steps:
         step(one, limit=SHORT if differences else 0, console=console)
@@ -212,11 +212,11 @@ def step(one: StepInfo, *, limit: int | None = None, console: Console | None = N
     """Print a step: a line about it, then its changes, in at most ``limit`` lines. Further lines are counted."""
     console = console or Console()
     size = f"{count(one.nodes, 'node')}, {count(one.inputs, 'input')}"
-    head = f"{one.number:>4}  {printable(one.pass_name) or 'accepted'}: {size}"
+    head = f"{one.number:>4}  {shown(one.pass_name) or 'accepted'}: {size}"
     kept = "" if one.kept else " (not kept)"
     figures = f" after {count(one.queries, 'query')}, {one.seconds:.1f} s{kept}"
     console.print(Text(head, style="bold").append(Text(figures, style="not bold")), soft_wrap=True)
-    lines = printable(one.difference, 100_000).splitlines()
+    lines = shown(one.difference, 100_000).splitlines()
     for line in lines if limit is None else shorter(lines, limit):
         _changed(line, "      ", console, whole=limit is None)
     if limit and len(lines) > limit:
@@ -242,7 +242,7 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
     rows(table, console=console)
     for effort in efforts:
         for problem in effort.problems:
-            message = printable(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
+            message = shown(f"the pass {effort.pass_name} failed, and the reduction went on: {problem}")
             console.print(Text(message, style="yellow"), soft_wrap=True)
 
 
@@ -255,5 +255,5 @@ def explanation(found: Explanation, *, console: Console | None = None) -> None:
     field("", f"({count(found.asked, 'variant')} tested{cut})", console)
     if found.passing_variant is not None:
         field("passes", f"with {found.passes_with()}", console)
-        for line in printable(found.passing_variant.difference).splitlines()[:SHORT]:
+        for line in shown(found.passing_variant.difference).splitlines()[:SHORT]:
             _changed(line, "            ", console)

@@ -14,7 +14,7 @@ from rich.text import Text
 from ....store.errors import without_password
 from ....store.failure import kind_in_words
 from ....store.index import BugInfo, DeliveryInfo, RetestResult, TaskInfo, TaskState, TokenInfo, WorkerInfo
-from ...printable import printable
+from ...printable import printable, shown
 from ...reporting import groups
 from .parts import rows
 
@@ -54,8 +54,8 @@ def table(
     states = [(one, one) if one else groups.state(bug.states) for one, bug in zip(said, found, strict=True)]
     cells = [("id", "state", "failure", "backend", "nodes", "seen")]
     cells += [
-        (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, printable(kind_in_words(bug.kind) or "-"),
-         printable(bug.backend), groups.nodes(bug.nodes_before, bug.nodes_after), str(bug.occurrences))
+        (groups.ids(bug.ids, more=len(bug.ids) < bug.captures), state, shown(kind_in_words(bug.kind) or "-"),
+         shown(bug.backend), groups.nodes(bug.nodes_before, bug.nodes_after), str(bug.occurrences))
         for bug, (_, state) in zip(found, states, strict=True)
     ]  # fmt: skip
     widths = [min(max(cell_len(row[i]) for row in cells), most) for i, most in enumerate(_WIDTHS)]
@@ -72,9 +72,9 @@ def table(
 
 def _what(bug: BugInfo) -> str:
     """The error and the line of the program that fails, where it is known, on one line."""
-    message = " ".join(printable(bug.headline, 1000).split())
+    message = " ".join(shown(bug.headline, 1000).split())
     place = re.split(r" \(|, | and ", bug.comes_from)[0]
-    return f"{message} ({printable(place, 100)})" if place else message
+    return f"{message} ({shown(place, 100)})" if place else message
 
 
 def told_apart(lines: Sequence[str], width: int) -> list[str]:
@@ -118,7 +118,7 @@ def backends(items: Sequence[Mapping[str, Any]]) -> None:
         if "test" in item:
             table[-1]["test"] = verdict
         command = "" if item["needs"] in message else item["needs"]
-        notes += [f"{item['name']}: {printable(text)}" for text in (item["problem"], message, command) if text]
+        notes += [f"{item['name']}: {shown(text)}" for text in (item["problem"], message, command) if text]
     rows(table)
     console = Console()
     for note in notes:
@@ -136,7 +136,7 @@ def tasks(
 ) -> None:
     """A task a row, and below the table how many there are in all and who works."""
     console = console or Console()
-    names = {worker.id: printable(worker.name, 40) for worker in workers}
+    names = {worker.id: shown(worker.name, 40) for worker in workers}
     table = [
         {
             "id": task.id,
@@ -155,7 +155,7 @@ def tasks(
     said = ", ".join(f"{number} {state.value}" for state, number in sorted(counts.items()))
     console.print(Text(f"{said}." if said else "There are no tasks: one is added with each bug that is captured."))
     for worker in workers:
-        console.print(Text(printable(f"Worker {worker.id}{f' ({worker.name})' * bool(worker.name)}: {worker.process}")))
+        console.print(Text(shown(f"Worker {worker.id}{f' ({worker.name})' * bool(worker.name)}: {worker.process}")))
     name = printable(without_password(db), 200)
     if counts and not workers:
         console.print(Text(f"No worker is running: minify work {name}"))

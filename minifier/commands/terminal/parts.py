@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...printable import printable
+from ...printable import printable, shown
 
 
 def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) -> None:
@@ -23,7 +23,7 @@ def rows(items: Sequence[Mapping[str, Any]], *, console: Console | None = None) 
     for name in items[0] if items else ():
         out.add_column(name)
     for item in items:
-        out.add_row(*(Text(printable(v)) for v in item.values()))
+        out.add_row(*(Text(shown(v)) for v in item.values()))
     console.print(out)
 
 
@@ -31,7 +31,7 @@ def field(name: str, value: object, console: Console) -> None:
     """A name and what it has, in as many lines as that takes; nothing where it has nothing."""
     if value is None or value == "":
         return
-    lines = Text(printable(value)).wrap(console, max(console.width - 12, 20), overflow="fold")
+    lines = Text(shown(value)).wrap(console, max(console.width - 12, 20), overflow="fold")
     for place, line in enumerate(lines):
         line.rstrip()
         console.print(Text.assemble((f"{name if place == 0 else '':>10}  ", "bold"), line), soft_wrap=True)

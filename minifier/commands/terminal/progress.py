@@ -17,7 +17,7 @@ from ....store.errors import without_password
 from ....store.failure import kind_in_words
 from ....store.index import CaptureInfo
 from ....store.text import count
-from ...printable import printable
+from ...printable import printable, shown
 from ...reporting import groups
 from ...session import events
 from ...session.results import outcome
@@ -92,7 +92,7 @@ class RunProgress:
             case events.CaptureStarted(capture):
                 self._capture, self._best, self._takes_long = capture, "", False
                 self._state = _STARTING
-                self._name = printable(f"{capture.id} {capture.backend} {kind_in_words(capture.kind)}", 60)
+                self._name = shown(f"{capture.id} {capture.backend} {kind_in_words(capture.kind)}", 60)
                 self._started = time.monotonic()
                 self._task = self._progress.add_task(self._name, total=None, state=_STARTING)
             case events.HeadStartBegan():
@@ -103,8 +103,8 @@ class RunProgress:
                 self._say(f"running {self._replayed}")
             case events.Replayed(_, number):
                 self._show(f"{self._replayed} ran {count(number, 'time')}")
-            case events.ReplayFinished(reproduced=True, entry=entry, shown=shown, runs=runs):
-                self._show(f"{self._replayed} fails in {shown} of {count(runs, 'run')} ({entry})")
+            case events.ReplayFinished(reproduced=True, entry=entry, shown=failed, runs=runs):
+                self._show(f"{self._replayed} fails in {failed} of {count(runs, 'run')} ({entry})")
             case events.QueryAnswered():
                 self._answered(event)
             case events.StepAccepted(number=number, pass_name=name, nodes=nodes, inputs=inputs) if self._verbose:
@@ -113,7 +113,7 @@ class RunProgress:
             case events.FirstScript(id, nodes):
                 self._note(f"a first script of {count(nodes, 'node')}; the work goes on: {self._script} {id}")
                 self._takes_long, self._best = True, f"a verified script of {count(nodes, 'node')}"
-            case events.ScriptVerified(id, shown) if shown and (
+            case events.ScriptVerified(id, failed) if failed and (
                 self._takes_long or time.monotonic() - self._started > LONG
             ):
                 self._note(f"the script is verified; what is left is to explain it: {self._script} {id}")
@@ -169,7 +169,7 @@ class RunProgress:
     def _note(self, text: str) -> None:
         """A line that stays."""
         self._spoke = time.monotonic()
-        self.console.print(Text(printable(f"{self._name}: {text}")), soft_wrap=True)
+        self.console.print(Text(shown(f"{self._name}: {text}")), soft_wrap=True)
 
 
 def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None = None) -> None:
@@ -180,7 +180,7 @@ def summary(results: Sequence[MinifyResult], db: str, *, console: Console | None
     for row in skipped:
         command = f"minify run {printable(db)} {row.id} --again"
         again = "" if row.state == "unsupported" else f"; to minify it once more: {command}"
-        console.print(Text(f"Capture {row.id} was left as it is, {printable(outcome(row))}{again}"), soft_wrap=True)
+        console.print(Text(f"Capture {row.id} was left as it is, {shown(outcome(row))}{again}"), soft_wrap=True)
     if not done and skipped:
         return
     if not done:
@@ -210,4 +210,4 @@ class RetestProgress:
         found = answer.retest
         time = "answered before the interruption" if answer.resumed else f"{found.seconds if found else 0:.1f} s"
         text = f"[{self._done}/{self._of}] {answer.case.name} {answer.case.backend}: {answer.result} ({time})"
-        self._console.print(Text(printable(text)), soft_wrap=True)
+        self._console.print(Text(shown(text)), soft_wrap=True)

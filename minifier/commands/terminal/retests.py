@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ....store.failure import kind_in_words
 from ....store.index import RetestResult
-from ...printable import printable
+from ...printable import shown
 
 if TYPE_CHECKING:
     from ...regression.retest import RetestAnswer
@@ -50,20 +50,20 @@ def answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> 
         style = "bold red" if result.endswith("!") else _RETEST_STYLES[row.result]
         console.print(Text(line).append(result, style), soft_wrap=True)
         if message:
-            console.print(Text(f"{'':{widths[0]}}  {' '.join(printable(message, 400).split())}"), soft_wrap=True)
+            console.print(Text(f"{'':{widths[0]}}  {' '.join(shown(message, 400).split())}"), soft_wrap=True)
     counts = Counter(row.result for row in rows)
     console.print(Text(", ".join(f"{count} {result}" for result, count in counts.items()) + _unexpected(rows)))
 
 
 def _retest_cells(row: RetestAnswer) -> tuple[str, str, str, str]:
     mark = "" if row.expected or row.result == RetestResult.CANNOT_RUN.value else "!"
-    kind, backend = printable(kind_in_words(row.case.capture.kind)), printable(row.case.backend, 28)
+    kind, backend = shown(kind_in_words(row.case.capture.kind)), shown(row.case.backend, 28)
     return str(row.case.capture.id), kind, backend, row.result + mark
 
 
 def _unexpected(rows: Sequence[RetestAnswer]) -> str:
     wrong = [row for row in rows if not row.expected and row.result != RetestResult.CANNOT_RUN.value]
-    return f"; not as expected (!): {', '.join(printable(row.case.name, 60) for row in wrong)}" if wrong else ""
+    return f"; not as expected (!): {', '.join(shown(row.case.name, 60) for row in wrong)}" if wrong else ""
 
 
 def matrix(found: Mapping[str, Any], *, console: Console | None = None) -> None:
@@ -76,12 +76,12 @@ def matrix(found: Mapping[str, Any], *, console: Console | None = None) -> None:
     out.add_column("id", justify="right")
     out.add_column("failure")
     for column in found["columns"]:
-        out.add_column(Text(f"{printable(column['backend'], 24)}\n{printable(column['torch'], 30) or '?'}"))
+        out.add_column(Text(f"{shown(column['backend'], 24)}\n{shown(column['torch'], 30) or '?'}"))
     for row in found["rows"]:
         marks = [None if r is None else RetestResult(r["result"]) for r in row["results"]]
         cells = [Text("") if m is None else Text(_MARKS[m], style=_RETEST_STYLES[m.value]) for m in marks]
-        out.add_row(str(row["id"]), Text(printable(kind_in_words(row["kind"]))), *cells)
+        out.add_row(str(row["id"]), Text(shown(kind_in_words(row["kind"]))), *cells)
     console.print(out)
     for row in found["rows"]:
         if row["standing"]:
-            console.print(Text(printable(f"{row['id']}: {row['standing']}")), soft_wrap=True)
+            console.print(Text(shown(f"{row['id']}: {row['standing']}")), soft_wrap=True)

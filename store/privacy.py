@@ -11,12 +11,14 @@ import io
 import ipaddress
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
-from ..store.parsing import parse
-from ..store.private_values import here
-from ..store.signature_rules import installed
-from ..store.text import without_addresses
+from .parsing import parse
+from .private_values import here
+from .scrubbing import masked_json
+from .signature_rules import installed
+from .text import without_addresses
 
 _PART = r"[\w.~+@%=-]+"
 #: Absolute paths: POSIX ones of at least two parts, home directories, Windows drives and shares.
@@ -98,6 +100,8 @@ _ADDRESSES = tuple((tuple(needles.split()), re.compile(pattern), masked) for nee
     (".", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])", "<address>"),
     (": -", r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])", "<address>"),
 ))  # fmt: skip
+#: A text of words alone, in which there is nothing to look for by shape.
+_NOTHING = re.compile(r"[\w ,;!?*()<>|-]{0,11}|(?:[A-Za-z]{0,15}+[ ,;!?*()<>|\n]++)*+[A-Za-z]{0,15}", re.ASCII)
 #: What may be the name of a host with its port; `_is_host` decides.
 _HOST = re.compile(r"(?<![\w.@-])[A-Za-z0-9][A-Za-z0-9.-]*+(?=:\d{2,5}(?!\w))")
 #: What may be an address of IPv6; `_is_address` decides.
@@ -106,10 +110,22 @@ _IPV6 = re.compile(
 )
 
 
-def private(text: str) -> str:
+def private(text: str, keep: Collection[str] = ()) -> str:
     """``text`` with the last parts of paths only, and without secrets, addresses, home directories and the values of
-    this machine."""
-    return _without_paths(without_addresses(without_secrets(text)), _shortened)
+    this machine. What the user typed may be kept: ``keep`` has paths and addresses that stay as they are."""
+    if _NOTHING.fullmatch(text):
+        return here().mask(text)
+    text = text.replace("\0", "?")
+    present = [own for own in keep if own in text]
+    for number, own in enumerate(present):
+        text = text.replace(own, f"\0k{number}\0")
+    text = _without_paths(without_addresses(without_secrets(text)), _shortened, own=True)
+    return re.sub(r"\0k(\d+)\0", lambda match: present[int(match[1])], text)
+
+
+def private_json(value: Any, keep: Collection[str] = ()) -> Any:
+    """``value`` with all its texts `private`, but for the keys of objects."""
+    return masked_json(value, lambda text: private(text, keep))
 
 
 def shareable(text: str) -> str:
@@ -187,14 +203,14 @@ def _is_host(match: re.Match[str]) -> bool:
     return last in _DOMAINS
 
 
-def _without_paths(text: str, short: Callable[[str], str]) -> str:
+def _without_paths(text: str, short: Callable[[str], str], *, own: bool = False) -> str:
     kept: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
         kept.append(match[0])
         return f"\0{len(kept) - 1}\0"
 
-    text = _PATH.sub(lambda match: short(match[0]), _ADDRESS.sub(keep, text.replace("\0", "?")))
+    text = _PATH.sub(lambda match: short(match[0]), _ADDRESS.sub(keep, text if own else text.replace("\0", "?")))
     return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], text)
 
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from fxminify.repro_templates.privacy import private, revealing, shareable, shareable_script
 from fxminify.store.masking import mask
+from fxminify.store.privacy import private, revealing, shareable, shareable_script
 
 
 @pytest.mark.parametrize(
