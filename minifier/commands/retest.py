@@ -52,6 +52,7 @@ def retest(
     was fixed before, or one that no retest has seen; 3 what ran is as expected, but nothing was run or a case cannot
     run here (its backend is not installed, eager refuses it); 2 an error; 130 interrupted, run it again to go on.
     """
+    from ...store import outputs
     from ...store.index import Index
     from ..regression.junit import junit as document
     from ..regression.retest import RetestOptions, retest
@@ -66,7 +67,7 @@ def retest(
         return
     if junit is not None:  # said before any case runs
         try:
-            junit.open("ab").close()
+            outputs.check(junit)
         except OSError as error:
             raise Problem(f"cannot write {junit}: {error.strerror}.") from error
     progress = RetestProgress(quiet=quiet or json_)
@@ -74,7 +75,7 @@ def retest(
     answers = retest(db, ids, chosen, confirm=ask, tell=note, begin=progress.begin, done=progress.done)
     if junit is not None:
         try:
-            junit.write_bytes(document(answers, f"minify retest {Path(db).name}"))
+            outputs.write(junit, document(answers, f"minify retest {Path(db).name}"), force=True)
         except OSError as error:
             raise Problem(f"cannot write {junit}: {error.strerror}.") from error
     if json_:

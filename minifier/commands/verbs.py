@@ -259,17 +259,29 @@ def note(sentence: str) -> None:
 
 
 def write(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
-    """Write files that a person asked for; the first is the one that was named.
+    """Write files that a person asked for; the first is the one that was named. No link is followed.
 
     None is written where one of them is there already, unless ``force``; what lies beside the first may be there with
     the same content.
     """
+    from ...store import outputs
+
     named = next(iter(contents))
+    there = [path for path in contents if os.path.lexists(path)]
+    same = [path for path in there if path != named and _has(path, contents[path])]
+    if not force and (taken := [path for path in there if path not in same]):
+        raise Problem(f"{taken[0]} exists; add --force to overwrite it.")
     for path, content in contents.items():
-        if path.exists() and not force and not (path != named and path.read_bytes() == content):
-            raise Problem(f"{path} exists; add --force to overwrite it.")
-    for path, content in contents.items():
+        if path in same:
+            continue
         try:
-            path.write_bytes(content)
+            outputs.write(path, content, force=force)
+        except FileExistsError:
+            raise Problem(f"{path} exists; add --force to overwrite it.") from None
         except OSError as error:
             raise Problem(f"cannot write {path}: {error.strerror}.") from error
+
+
+def _has(path: Path, content: bytes) -> bool:
+    """Whether a file is at ``path``, and no link, with this content."""
+    return not path.is_symlink() and path.is_file() and path.read_bytes() == content

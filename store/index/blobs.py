@@ -12,10 +12,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +21,7 @@ from typing import Any, BinaryIO
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
+from .. import outputs
 from ..document import storages
 from ..document.storages import PIECE, Piece, StorageReader
 from ..errors import ForeignValue, StoreError
@@ -191,7 +190,8 @@ class BlobStore:
     def _write_file(self, key: str, blobs: Mapping[str, bytes]) -> Packed:
         """Write a large storage to a file in pieces, or return it for the table if it becomes small."""
         file, size = self._file(key), storages.size(blobs, key)
-        with _unfinished(file) as temporary:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with outputs.draft(file) as temporary:
             codec, stored = "zlib", size
             if _worth_a_try(bytes(next(storages.pieces(blobs, key))[:_SAMPLE]), size):
                 stored = storages.write(temporary, _compressed(_checked(key, blobs)))
@@ -323,16 +323,3 @@ def _compressed(parts: Iterable[Piece]) -> Iterator[bytes]:
 
 def _worth_a_try(sample: bytes, size: int) -> bool:
     return size <= EXPAND_LIMIT and len(zlib.compress(sample, 1)) < _WORTHWHILE * len(sample)
-
-
-@contextmanager
-def _unfinished(file: Path) -> Iterator[Path]:
-    """A new file beside ``file``, which the block may rename to it. Otherwise it is deleted after the block."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.parent)
-    os.fchmod(handle, 0o644)
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import Table, delete, func, insert, select, text, tuple_
 from sqlalchemy.orm import Session
 
-from .. import codec
+from .. import codec, outputs
 from ..document.case import Json
 from ..errors import StoreError, explain
 from . import sqlite
@@ -39,7 +39,7 @@ from .database import (
 from .database import (
     insert as insert_new,
 )
-from .sharing import put_in_place
+from .sharing import put_in_place, refuse_link
 from .tables import SCHEMA, Base, BlobRow, DocumentRow, SessionRow, TokenRow
 
 #: Rows of one transaction, and documents or storages of one.
@@ -65,8 +65,8 @@ class Copied:
 
 def copy(source: str, target: str) -> Copied:
     """Copy the index ``source`` to ``target``, a new file or an empty database. Raises `StoreError`."""
-    from_file, to_file = _file(source), _file(target)
-    if to_file is not None and to_file.exists():
+    from_file, to_file = _file(source), _file(target, follow=False)
+    if to_file is not None and os.path.lexists(to_file):
         raise StoreError(f"{target} exists: name another file")
     # A reader that opened the file without a writer does not notice a new writer.
     readonly = from_file is None or not os.access(from_file, os.W_OK) or not os.access(from_file.parent, os.W_OK)
@@ -81,12 +81,15 @@ def copy(source: str, target: str) -> Copied:
         reading.close()
 
 
-def _file(name: str) -> Path | None:
-    """The path of a file, None for a server."""
-    if "://" not in name:
-        return Path(os.path.realpath(name))
-    url = parse_url(name)
-    return Path(os.path.realpath(url.database or "")) if url.get_backend_name() == "sqlite" else None
+def _file(name: str, *, follow: bool = True) -> Path | None:
+    """The path of a file, None for a server. A file that is to be made has its name, and not that of what a link leads
+    to."""
+    if "://" in name:
+        url = parse_url(name)
+        if url.get_backend_name() != "sqlite":
+            return None
+        name = url.database or ""
+    return Path(os.path.realpath(name) if follow else os.path.abspath(name))
 
 
 def _back_up(reading: Database, source: Path, target: Path) -> Copied:
@@ -134,19 +137,15 @@ def _beside(path: Path, name: str) -> Path:
 
 def _copy_files(source: Path, target: Path) -> None:
     """Copy the large storages beside a file that are not beside the other one yet."""
+    refuse_link(Path(f"{target}.blobs"))
     for file in sorted(Path(f"{source}.blobs").glob("??/*")):
         place = Path(f"{target}.blobs", file.parent.name, file.name)
         if file.name.startswith(".") or file.is_symlink() or place.exists():
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_name(f".{file.name}.{os.getpid()}.tmp")
-        try:
+        with suppress(FileNotFoundError), outputs.draft(place) as draft:  # it may be removed meanwhile
             shutil.copyfile(file, draft)
             os.replace(draft, place)
-        except FileNotFoundError:  # it was removed meanwhile
-            continue
-        finally:
-            draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -154,6 +153,7 @@ def _opened(target: str, path: Path | None) -> Iterator[Database]:
     """The database to copy to, which is whole after the block. What an interrupted block has copied is there."""
     if path is not None:
         draft = Path(f"{path}{_DRAFT}")
+        refuse_link(draft)
         writing = open_database(str(draft), create=True, readonly=False, timeout=30.0)
         try:
             yield writing

@@ -129,8 +129,15 @@ def share(
     return shared
 
 
+def refuse_link(path: Path) -> None:
+    """Raise `StoreError` if ``path`` is a link, which somebody else may have made: nothing is written through it."""
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link: remove it, or name another file")
+
+
 def put_in_place(ready: Path, storages: Path, path: Path, *, force: bool) -> None:
     """Move the file to ``path``, after the storages that are too large for it."""
+    refuse_link(Path(f"{path}.blobs"))
     for file in storages.glob("??/*"):
         place = Path(f"{path}.blobs", file.parent.name, file.name)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
-from .. import errors
+from .. import errors, outputs
 from ..errors import StoreError
 from ..temporary import prefix
 from .tables import SCHEMA, Base
@@ -156,8 +156,7 @@ def _copy(path: Path, timeout: float) -> tempfile.TemporaryDirectory[str]:
 
 def back_up(path: Path, copy: Path, timeout: float) -> None:
     """Write one consistent state of the file to ``copy``. If ``copy`` exists, it is complete."""
-    draft = copy.with_name(f".{copy.name}.{os.getpid()}.tmp")
-    try:
+    with outputs.draft(copy) as draft:
         source, target = reader(path, timeout=timeout)(), _connect(f"{draft.as_uri()}?mode=rwc", timeout)
         try:
             source.backup(target)
@@ -167,8 +166,6 @@ def back_up(path: Path, copy: Path, timeout: float) -> None:
             source.close()
         shutil.copymode(path, draft)
         os.replace(draft, copy)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def empty(path: Path, tables: Sequence[str], timeout: float) -> None:

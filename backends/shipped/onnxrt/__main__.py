@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ....store import outputs
 from . import options
 
 
@@ -25,7 +26,7 @@ def main() -> None:
         if args.output is None:
             print(listing.text(model, weights=args.weights), end="")
         else:
-            args.output.write_text(picture.svg(model, title=Path(args.model).name))
+            outputs.write(args.output, picture.svg(model, title=Path(args.model).name).encode(), force=True)
     except (OSError, ValueError, ImportError) as error:
         parser.exit(1, f"{error}\n")
 
