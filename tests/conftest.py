@@ -6,6 +6,7 @@ script. In ``hostile`` are trials with documents and files that mean harm; they 
 several tests share are in ``shared``, programs that tests run in ``programs``.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -72,6 +73,17 @@ def fresh_dynamo() -> None:
     import torch
 
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def own_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """`caplog` that also gets what a capture logs, which goes to no handler of the program."""
+    log = logging.getLogger("fxminify")
+    log.addHandler(caplog.handler)
+    try:
+        yield caplog
+    finally:
+        log.removeHandler(caplog.handler)
 
 
 @pytest.fixture

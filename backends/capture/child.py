@@ -7,12 +7,12 @@ and beside it `SETTINGS`. Processes that the program starts inherit this.
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import importlib
 import json
 import os
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,18 +65,13 @@ def _arm(settings: str) -> None:
     if not faulthandler.is_enabled():  # the stack of a crash goes to the parent, not to the terminal
         faulthandler.enable(journal.faults(), all_threads=False)
     hook.install(asked["db"], journal=journal, **asked["settings"])
-    _at_an_uncaught_exception(journal)
+    atexit.register(_at_the_end, journal)
 
 
-def _at_an_uncaught_exception(journal: Journal) -> None:
-    """Tell the parent its type, and print it without the frames of the hook."""
-    from ..running.exceptions import leave_us_out
-
-    printed = sys.excepthook
-
-    def excepthook(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
-        leave_us_out(exc)
-        journal.tell("uncaught", f"{os.getpid()} {kind.__name__}")
-        printed(kind, exc, trace)
-
-    sys.excepthook = excepthook
+def _at_the_end(journal: Journal) -> None:
+    """Send the parent the type of the exception that ended the program, which Python notes before `sys.excepthook`."""
+    exc = getattr(sys, "last_value", None)
+    trace = exc.__traceback__ if isinstance(exc, BaseException) else None
+    # Test runners and consoles note exceptions there, too, which ended nothing.
+    if trace is not None and trace.tb_frame.f_code.co_name in ("<module>", "_run_module_as_main"):
+        journal.tell("uncaught", f"{os.getpid()} {type(exc).__name__}")

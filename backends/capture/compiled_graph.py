@@ -31,8 +31,9 @@ from ..running.exceptions import failure_of, is_failure, unwrap
 from ..running.execution import storage_of, version_of
 from . import seam
 from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
+from .log import log
 from .lowering import AotCalls, lower
-from .recorder import CaptureRecorder, log
+from .recorder import CaptureRecorder
 from .refusal import refusal
 from .settings import Settings
 
@@ -140,21 +141,26 @@ class CompiledGraph:
         journal = self.recorder.journal
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if seam.ours():
-                return compiled(*args, **kwargs)
-            if self._calls < LEARNING:
-                return self._learn(compiled, args, kwargs)
-            self._wait -= 1
-            due = self._wait == 0 or (self._sizes is not None and self._sizes.doubled(args))
-            call = self._first_call(args) if due else self._call(args)
-            if due:
-                self._check(compiled, args, kwargs, call)
-            mark = journal.begin("forward", self.number) if journal is not None else None
-            self.invoked += 1
+            mark = None
             try:
-                result = compiled(*args, **kwargs)
+                if seam.ours():
+                    return compiled(*args, **kwargs)
+                if self._calls < LEARNING:
+                    return self._learn(compiled, args, kwargs)
+                self._wait -= 1
+                due = self._wait == 0 or (self._sizes is not None and self._sizes.doubled(args))
+                call = self._first_call(args) if due else self._call(args)
+                if due:
+                    self._check(compiled, args, kwargs, call)
+                mark = journal.begin("forward", self.number) if journal is not None else None
+                self.invoked += 1
+                try:
+                    result = compiled(*args, **kwargs)
+                except BaseException as exc:
+                    self.failed(exc, call, Phase.FORWARD)
+                    raise
             except BaseException as exc:
-                self.failed(exc, call, Phase.FORWARD)
+                seam.unseen(exc)
                 raise
             finally:
                 if journal is not None and mark is not None:

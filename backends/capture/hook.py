@@ -8,7 +8,6 @@ module loads no torch, and neither does `install` in a program that has not impo
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import threading
 import weakref
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from . import seam, standard_error
 from .journal import Journal
+from .log import keep_apart, log, undo
 from .settings import Settings, SettingsKeywords
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def install(
     """
     uninstall()
     _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings), journal)
-    seam.attach(_hook)
+    _attach()
 
 
 def uninstall() -> None:
@@ -70,6 +70,7 @@ def uninstall() -> None:
     _hook.everything = None
     if not _hook.single:
         seam.detach()
+        undo()
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[Settin
     """
     before = _hook.everything
     _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings))
-    seam.attach(_hook)
+    _attach()
     try:
         yield
     finally:
@@ -100,7 +101,7 @@ def capture(
     """
     wrapped = CapturedBackend(backend, CaptureTarget(os.fspath(db), Settings(**settings)))
     _hook.single.add(wrapped)
-    seam.attach(_hook)
+    _attach()
     return wrapped
 
 
@@ -123,7 +124,7 @@ def observed(
 
     captured = CapturedBackend(backend, _hook.everything or CaptureTarget(db, Settings()), optional=True)
     wrapped = registry.wrap(captured, given.get("options"), given.get("mode"), None)
-    seam.attach(_hook)
+    _attach()
     compiled: Callable[..., Any] = _hook.compiling(wrapped, gm, inputs, lambda: wrapped(gm, inputs))
     _hook.thread.without_guards = without_guards
     return compiled
@@ -187,7 +188,6 @@ class _Hook:
         from ..running.exceptions import differentiates, failure_of, unwrap
         from .compiled_graph import CompiledGraph
         from .graph_snapshot import GraphSnapshot, KeptInputs
-        from .recorder import log
 
         def spec() -> BackendSpec:
             from ..provenance import origin
@@ -273,13 +273,18 @@ class _Hook:
         BackwardPass.failed(exc)
 
 
+def _attach() -> None:
+    keep_apart()
+    seam.attach(_hook)
+
+
 @cache
 def _usable() -> bool:
     """Whether the rest of fxminify can be imported. A program may hide or replace its dependencies."""
     try:
         importlib.import_module(".compiled_graph", __package__)
     except Exception as exc:  # noqa: BLE001  whatever is wrong with this environment: the program goes on without us
-        logging.getLogger("fxminify").warning("fxminify cannot watch this program: %s: %s", type(exc).__name__, exc)
+        log.warning("fxminify cannot watch this program: %s: %s", type(exc).__name__, exc)
         return False
     return True
 

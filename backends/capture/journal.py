@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -31,8 +30,7 @@ from typing import Any
 
 from ...store.document.case import Blobs, Json
 from ...store.document.storages import Piece, StorageReader, pieces, read, write
-
-log = logging.getLogger("fxminify")
+from .log import log
 
 SLOT = 64
 #: A file whose space is for the lists, and its bytes; a file that is there as long as the lists have all lines.

@@ -29,6 +29,7 @@ from ..provenance import origin
 from ..provenance.spec import BackendSpec
 from ..running.exceptions import text_of, type_name
 from ..running.execution import cotangents, differentiable
+from . import seam
 from .aside import aside, fresh, static
 from .graph_snapshot import GraphSnapshot, KeptInputs
 
@@ -65,8 +66,10 @@ class AotCall:
         def compile_graph(*args: Any, **kwargs: Any) -> Any:
             try:
                 return compiler(*args, **kwargs)
-            except Exception as exc:
-                self.raised[type_name(exc), text_of(exc)] = role
+            except BaseException as exc:
+                if isinstance(exc, Exception):
+                    self.raised[type_name(exc), text_of(exc)] = role
+                seam.unseen(exc)
                 raise
 
         return compile_graph

@@ -57,15 +57,6 @@ class Capturing:
         if not self._supervised:  # else `minify capture` armed the hook, and says at the end what it caught
             hook.install(self._db, **self._settings)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Any:
-        """Show tracebacks without frames of fxminify."""
-        if call.excinfo is not None:
-            from ..running.exceptions import leave_us_out
-
-            leave_us_out(call.excinfo.value)
-        return (yield)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         from . import hook

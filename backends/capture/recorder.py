@@ -7,7 +7,6 @@ log has a warning. The same failure of the same graph is encoded once and then c
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import platform
 import re
@@ -36,6 +35,7 @@ from ..provenance.spec import BackendSpec
 from .ending import NOTED
 from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
 from .journal import Journal
+from .log import log
 from .lowering import CannotLower, Lowered
 from .places import CaptureName, place_of
 from .seam import own_calls
@@ -44,7 +44,6 @@ Below = Callable[[], Iterable[Lowered]]
 #: Returns what eager raises for the call that failed, empty if nothing, None if it cannot be asked.
 AskEager = Callable[[], str | None]
 
-log = logging.getLogger("fxminify")
 #: The values that are kept of a compile error, of another failure, and that are written ahead of a compile or call.
 SMALL = Keep(each=4 << 10)
 BUDGET = Keep(all=1 << 30, measured=True)

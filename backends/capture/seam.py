@@ -106,7 +106,11 @@ def _patch(observer: Observer) -> None:
         @wraps(original)
         def __call__(self: Any, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
             call = partial(original, self, gm, example_inputs, **kwargs)
-            return observer.compiling(self, gm, example_inputs, call)
+            try:
+                return observer.compiling(self, gm, example_inputs, call)
+            except BaseException as exc:
+                unseen(exc)
+                raise
 
         return __call__
 
@@ -116,8 +120,9 @@ def _patch(observer: Observer) -> None:
             while True:
                 try:
                     guards = original(*args, **kwargs)
-                except Exception as exc:
-                    if not observer.guards_built(exc):
+                except BaseException as exc:
+                    if not isinstance(exc, Exception) or not observer.guards_built(exc):
+                        unseen(exc)
                         raise
                 else:
                     observer.guards_built(None)
@@ -132,7 +137,11 @@ def _patch(observer: Observer) -> None:
         ) -> Any:
             compilers = {"forward": forward, "backward": backward or forward, "inference": inference or forward}
             watched = observer.lowering(state.aot_config, partition, compilers)
-            return original(state, capture, partition, *(watched[role] for role in compilers))
+            try:
+                return original(state, capture, partition, *(watched[role] for role in compilers))
+            except BaseException as exc:
+                unseen(exc)
+                raise
 
         return aot_stage2_compile
 
@@ -143,6 +152,7 @@ def _patch(observer: Observer) -> None:
                 return original(*args, **kwargs)
             except BaseException as exc:
                 observer.backward_failed(exc)
+                unseen(exc)
                 raise
 
         return _engine_run_backward
@@ -159,6 +169,17 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     _patched.append((owner, name, original))
     setattr(owner, name, make(original))
+
+
+def unseen(exc: BaseException) -> None:
+    """Take the frames of the capture out of the traceback of ``exc``, in the handler that raises it again.
+
+    Python notes a frame when an exception reaches it, and not again where it is raised again with a bare ``raise``. So
+    the frame of that handler is left out, too.
+    """
+    from ..running.exceptions import leave_us_out
+
+    leave_us_out(exc)
 
 
 def compile_id() -> str:

@@ -35,6 +35,7 @@ _BACKWARD_COMPILERS = {
 _ENGINE = ("torch/autograd/graph.py", "_engine_run_backward")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
+_SHIPPED = os.path.join(_ROOT, "backends", "shipped", "")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
@@ -188,11 +189,15 @@ def type_name(exc: BaseException) -> str:
 
 
 def leave_us_out(exc: BaseException) -> None:
-    """Remove this package's frames, except an outermost one, from the tracebacks of ``exc`` and its causes."""
+    """Remove the frames of the capture from the tracebacks of ``exc`` and its causes, unless there are no others."""
     for each in (exc, *chain(exc)):
         entry = each.__traceback__
+        while entry is not None and _is_capture(entry.tb_frame.f_code.co_filename):
+            entry = entry.tb_next
+        if entry is not None:
+            each.__traceback__ = entry
         while entry is not None and (following := entry.tb_next) is not None:
-            if is_ours(following.tb_frame.f_code.co_filename):
+            if _is_capture(following.tb_frame.f_code.co_filename):
                 entry.tb_next = following.tb_next
             else:
                 entry = following
@@ -202,6 +207,11 @@ def frames_of(exc: BaseException) -> tuple[Frame, ...]:
     """The last 40 Python frames of ``exc``, outermost first, without this package's own."""
     summary = [f for f in traceback.extract_tb(exc.__traceback__) if not is_ours(f.filename)]
     return tuple(Frame(portable(f.filename), f.name, f.lineno or 0) for f in summary[-40:])
+
+
+def _is_capture(filename: str) -> bool:
+    """Whether a file is one of those between the program and its backend; those we ship are backends themselves."""
+    return filename.startswith(_FLOORS) and not filename.startswith(_SHIPPED)
 
 
 def is_ours(filename: str) -> bool:

@@ -394,13 +394,13 @@ LARGE = ("convolutions", "gpt2", "bert")
         *(pytest.param(name, "inductor", marks=pytest.mark.slow) for name in LARGE),
     ],
 )
-def test_ordinary_models_do_not_diverge(db: str, name: str, backend: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_ordinary_models_do_not_diverge(db: str, name: str, backend: str, own_log: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)
     function, inputs = MODELS[name]()
     with fxminify.capturing(db, check=True):
         torch.compile(function, backend=backend)(*inputs)
     assert not Path(db).exists()
-    assert [r.getMessage() for r in caplog.records if r.name == "fxminify"] == []
+    assert [r.getMessage() for r in own_log.records if r.name == "fxminify"] == []
 
 
 def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_function(db: str) -> None:
@@ -415,10 +415,10 @@ def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_fun
         assert [(row.kind, row.phase) for row in index.captures.find()] == [("divergence", "forward")]
 
 
-def test_what_could_not_be_checked_is_logged(db: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_could_not_be_checked_is_logged(db: str, own_log: pytest.LogCaptureFixture) -> None:
     with fxminify.capturing(db, check=True):
         torch.compile(lambda x: F.dropout(x, 0.5), backend="inductor")(torch.ones(64))
-    [message] = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
+    [message] = [r.getMessage() for r in own_log.records if r.name == "fxminify"]
     assert message.startswith(
         "fxminify could not check a compiled graph against eager: output 0: differs, but it is random"
     )
@@ -429,11 +429,11 @@ def remainder(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_difference_in_an_ill_conditioned_result_is_no_divergence_and_is_told(
-    db: str, caplog: pytest.LogCaptureFixture
+    db: str, own_log: pytest.LogCaptureFixture
 ) -> None:
     with fxminify.capturing(db, check=True):  # Inductor gives 0
         torch.compile(remainder, backend="inductor")(torch.arange(10, 14) * 1e9)
-    (message,) = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
+    (message,) = [r.getMessage() for r in own_log.records if r.name == "fxminify"]
     assert re.search(
         r"output 0 \(mod, test_compare\.py:\d+ remainder\): eager and float64 give [12], compiled 0, but inputs that",
         message,

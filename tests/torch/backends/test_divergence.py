@@ -96,12 +96,12 @@ def test_every_place_that_diverges_is_named_with_its_error(db: str) -> None:
     assert row.failure.message.splitlines()[1] == "also: gradient of input 0 (value), gradient of input 1 (value)"
 
 
-def test_a_backend_that_draws_more_is_not_wrong(db: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_backend_that_draws_more_is_not_wrong(db: str, own_log: pytest.LogCaptureFixture) -> None:
     assert captured(db, lambda x: (x + torch.rand_like(x), x.sin()), X, backend="draws_more") == []
-    assert [r for r in caplog.records if r.name == "fxminify"] == []
+    assert [r for r in own_log.records if r.name == "fxminify"] == []
 
 
-def test_an_eager_that_gives_another_result_each_time_is_not_judged(db: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_eager_that_gives_another_result_each_time_is_not_judged(db: str, own_log: pytest.LogCaptureFixture) -> None:
     count = itertools.count()
 
     @torch.library.custom_op("fxminify_tests::counted", mutates_args=())
@@ -111,7 +111,7 @@ def test_an_eager_that_gives_another_result_each_time_is_not_judged(db: str, cap
     counted.register_fake(torch.empty_like)
     function = lambda x: (counted(x), x.sin(), x.cos())  # noqa: E731
     assert captured(db, function, X, backend="eager", check="first:3") == []
-    [message] = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
+    [message] = [r.getMessage() for r in own_log.records if r.name == "fxminify"]
     assert message.endswith("output 0: eager gives another result each time")
     [row] = captured(db, function, X, backend="wrong_second_value")
     assert row.failure is not None

@@ -167,11 +167,11 @@ def test_what_has_no_name_is_a_row_with_the_reason(db: str) -> None:
     assert "unnameable" in row.graph_text
 
 
-def test_an_index_that_cannot_be_written_is_only_a_warning(db: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_that_cannot_be_written_is_only_a_warning(db: str, own_log: pytest.LogCaptureFixture) -> None:
     fxminify.install(str(Path(db).parent / "missing" / "folder" / "repro.db"))
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="cannot lower sin"):
         torch.compile(model, backend=failing)(torch.ones(3))
-    [warning] = [r.getMessage() for r in caplog.records if r.name == "fxminify"]
+    [warning] = [r.getMessage() for r in own_log.records if r.name == "fxminify"]
     assert warning.startswith("fxminify could not record a failure")
 
 
