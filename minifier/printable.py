@@ -1,4 +1,4 @@
-"""The door through which texts of an index, of a capture or of a backend go to whoever reads them.
+"""The door through which texts of an index, of a capture or of a backend reach a reader.
 
 Everything that an index holds is untrusted text, since the file may come from anybody: it cannot colour the terminal,
 move its cursor or hide. And it may hold what must not leave a machine: it is masked by value and by shape

@@ -82,8 +82,7 @@ def copy(source: str, target: str) -> Copied:
 
 
 def _file(name: str, *, follow: bool = True) -> Path | None:
-    """The path of a file, None for a server. A file that is to be made has its name, and not that of what a link leads
-    to."""
+    """The path of a file, None for a server. With ``follow`` links are resolved."""
     if "://" in name:
         url = parse_url(name)
         if url.get_backend_name() != "sqlite":

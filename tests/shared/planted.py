@@ -21,7 +21,7 @@ from fxminify.store.failure import Frame
 from fxminify.store.index import Index, RetestResult, TokenScope
 from fxminify.store.index.deliveries import NEW, WHATS
 
-#: The machine of whoever reads.
+#: The machine of the reader.
 PERSON = {
     "HOME": "/home/zbigniew", "USER": "zbigniew", "LOGNAME": "zbigniew", "HOSTNAME": "box7.zbigniew-lab.example",
     "SECRET_THING": "hunter2-long-value",

@@ -48,7 +48,7 @@ def test_pages_fit_and_ask_for_nothing_from_elsewhere(site: Path, browser: Brows
         titles.append(page.locator("h1").inner_text().rstrip("¶").strip())
         assert page.evaluate("document.documentElement.scrollWidth") == width, name
     context.close()
-    assert titles == ["fxminify", "Python API", "Architecture", "What a file may do"]
+    assert titles == ["fxminify", "Python API", "Architecture", "Security"]
     assert complaints == []
 
 
