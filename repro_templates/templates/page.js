@@ -51,7 +51,7 @@
     if (about !== undefined && JSON.parse(event.data).bug !== Number(about)) return;
     due ||= setTimeout(refresh, 1000);
   };
-  // A browser has few connections to one server: a page that nobody looks at needs none.
+  // A browser has few connections to one server: a hidden page needs none.
   const listen = () => {
     stream?.close();
     stream = null;
