@@ -152,7 +152,7 @@ class Deliveries:
     def settle(self, target: str, *, can_be_asked: bool) -> int:
         """Handle deliveries whose sender died: send them again if the target ``can_be_asked``, else give them up.
 
-        Return the number of deliveries that are given up.
+        Return the number of such deliveries.
         """
 
         def settle(session: Session) -> int:

@@ -230,7 +230,7 @@ def _changed(line: str, indent: str, console: Console, *, whole: bool = False) -
 
 
 def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None:
-    """Print the queries and results of each pass: first the useful ones, then the ones that removed nothing."""
+    """Print the queries and results of each pass: the useful ones first, then the ones without a success."""
     useful = sorted((e for e in efforts if e.accepted), key=lambda e: (-e.removed, -e.accepted))
     useless = sorted((e for e in efforts if not e.accepted), key=lambda e: -e.asked)
     table = [
