@@ -12,7 +12,7 @@ SITE := build/site
 # Every warning is an error: a link to nowhere, a name in a docstring that there is not.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees
 
-.PHONY: help check quick lint test test-random test-server test-slow test-backends test-torch demo serve docs docs-links
+.PHONY: help check quick lint test test-random test-server test-slow test-backends test-ops test-torch demo serve docs docs-links
 .PHONY: recordings bench clean
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures and the hostile files that take minutes"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
+	@echo "make test-ops       every operator of torch under fxminify_ort (hours)"
 	@echo "make test-torch     the tests on another torch: make test-torch TORCH=2.15.0"
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/, and the documentation site in build/site"
@@ -79,6 +80,10 @@ test-slow: $(VENV)/.tests $(VENV)/.docs
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends
+
+# Goes on where it was interrupted: results are kept in build/operators.jsonl.
+test-ops: $(VENV)/.tests
+	$(BIN)/python -m pytest -m operators
 
 # Another torch, in an environment of its own; elsewhere than here its build may bring gigabytes of CUDA along.
 test-torch: OTHER = $(VENV)-torch-$(TORCH)

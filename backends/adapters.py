@@ -126,6 +126,10 @@ class BackendAdapter:
         """Collect what the backend makes inside the block. What is entered gives it, in the order it was made."""
         return nullcontext(list)
 
+    def fallbacks(self) -> AbstractContextManager[Callable[[], list[str]]]:
+        """Collect what the backend leaves to eager inside the block: a line for each operation, with the reason."""
+        return nullcontext(list)
+
 
 def adapters() -> dict[str, BackendAdapter]:
     """Every installed adapter by the name of its entry point."""

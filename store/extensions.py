@@ -18,6 +18,8 @@ BACKENDS = "fxminify.backends"
 PASSES = "fxminify.passes"
 #: The group of formats (`fxminify.repro_templates.formats`).
 FORMATS = "fxminify.formats"
+#: The group of suites: where a hunt takes its programs from (`fxminify.minifier.hunting.programs`).
+SUITES = "fxminify.suites"
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,13 +236,13 @@ class CompiledGraph:
             short = functools.partial(self.recorder.short, self.spec)
             with seam.own_calls():
                 result = check(self.snapshot, compiled, args, marked=marked, short=short)
+            found = result.failure
             if not result.unchecked:
-                self.recorder.note("compared", self.spec)
+                self.recorder.note("compared" if found is None else "failed", self.spec)
             elif self._is_new(result.unchecked):
                 self.recorder.unchecked(result.unchecked)
             if result.times and self._is_new(f"let pass at {result.where}"):
                 self.recorder.let_pass(result.times, result.where)
-            found = result.failure
             if found is not None and (not result.compare or self._is_new(f"{found.phase} {found.kind}")):
                 self.record(found, call.kept(), call.rng, backward=result.backward, compare=result.compare)
         if self._wait == 0:

@@ -79,13 +79,27 @@ def capturing(db: str | os.PathLike[str] = "repro.db", **settings: Unpack[Settin
 
     ``db`` and ``settings`` are the arguments of `install`, with the same errors.
     """
-    before = _hook.everything
-    _hook.everything = CaptureTarget(os.fspath(db), Settings(**settings))
+    with _capturing(CaptureTarget(os.fspath(db), Settings(**settings))):
+        yield
+
+
+@contextmanager
+def recording(recorder: CaptureRecorder, **settings: Unpack[SettingsKeywords]) -> Iterator[None]:
+    """Like `capturing`, with a ``recorder`` of the caller, who may keep captures elsewhere."""
+    target = CaptureTarget(recorder.db, Settings(**settings))
+    target.recorder = recorder
+    with _capturing(target):
+        yield
+
+
+@contextmanager
+def _capturing(target: CaptureTarget) -> Iterator[None]:
+    before, _hook.everything = _hook.everything, target
     _attach()
     try:
         yield
     finally:
-        _hook.everything.flush()
+        target.flush()
         _hook.everything = before
         if before is None:
             uninstall()

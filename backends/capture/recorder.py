@@ -37,7 +37,7 @@ from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
 from .journal import Journal
 from .log import log
 from .lowering import CannotLower, Lowered
-from .places import CaptureName, place_of
+from .places import CaptureName, CapturePlace, place_of
 from .seam import own_calls
 
 Below = Callable[[], Iterable[Lowered]]
@@ -57,15 +57,18 @@ STORED: list[CaptureName] = []
 
 
 class CaptureRecorder:
-    """Records into one index, or for one server (`backends.capture.places`). If it has a journal, it also writes ahead
-    and reports to the parent."""
+    """Records into one index, for one server, or into another ``place`` (`backends.capture.places`).
 
-    def __init__(self, db: str, journal: Journal | None = None, data: str = "auto") -> None:
+    If it has a journal, it also writes ahead and reports to the parent."""
+
+    def __init__(
+        self, db: str, journal: Journal | None = None, data: str = "auto", *, place: CapturePlace | None = None
+    ) -> None:
         self.db = db
         self.journal = journal
         self.data = data
         self._lock = threading.RLock()
-        self._place = place_of(db)
+        self._place = place_of(db) if place is None else place
         self._known: dict[tuple[str, str, str], CaptureName] = {}
         self._again: dict[CaptureName, int] = {}
         self._short: dict[str, set[str]] = {}
@@ -155,7 +158,8 @@ class CaptureRecorder:
         return frozenset(self._short.get(spec().name, ())) if self._short else frozenset()
 
     def note(self, what: str, spec: Callable[[], BackendSpec]) -> None:
-        """Note in the journal that the backend compiled a graph (``watched``) or that a call was ``compared``."""
+        """Note in the journal that the backend compiled a graph (``watched``), or that a call gave the same as eager
+        (``compared``) or did not (``failed``)."""
         if self.journal is None:
             return
         try:

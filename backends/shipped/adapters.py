@@ -205,7 +205,14 @@ class OnnxRuntime(BackendAdapter):
             return Illustration(f"{model.report.kind} {model.name}", model.text(), picture, model.error)
 
         with watching() as seen:
-            yield lambda: [shown(model) for model in seen]
+            yield lambda: [shown(model) for model in seen.models]
+
+    @contextlib.contextmanager
+    def fallbacks(self) -> Iterator[Callable[[], list[str]]]:
+        from .onnxrt.storage import watching
+
+        with watching() as seen:
+            yield lambda: [line for report in seen.reports for line in report.fallbacks()]
 
 
 class RegisteredByTorch(BackendAdapter):

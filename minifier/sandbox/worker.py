@@ -43,6 +43,8 @@ TASKS = {
     "rules": "fxminify.minifier.oracle.tasks:rules",
     "describe": "fxminify.minifier.oracle.tasks:describe",
     "load": "fxminify.minifier.oracle.tasks:load",
+    "programs": "fxminify.minifier.hunting.tasks:list_programs",
+    "program": "fxminify.minifier.hunting.tasks:run",
 }
 
 

@@ -41,12 +41,17 @@ def path_for(shipped: str) -> Path | None:
     try:
         version = metadata.version("torch")
         rules = hashlib.sha256(RULES.read_bytes()).hexdigest()[:16]
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fxminify"
+        directory = folder()
     except (metadata.PackageNotFoundError, OSError, RuntimeError):
         return None
     if version.partition("+")[0] == shipped or not _VERSION.match(version):
         return None
-    return folder / f"names-{version}-{rules}.json"
+    return directory / f"names-{version}-{rules}.json"
+
+
+def folder() -> Path:
+    """Return the folder of fxminify in this user's cache. Raises `RuntimeError` if there is no home directory."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fxminify"
 
 
 def read(path: Path) -> bytes | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,25 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from ..options_reader import InvalidOption
 from . import decompositions, partition, runtime
+from .alone import REFUSES
 from .evaluator import Evaluator
 from .options import OnnxrtOptions
-from .report import OnnxrtReport, Part, UnsupportedOperator, island, log, unsupported
+from .report import (
+    NO_KERNEL,
+    OnnxrtReport,
+    Part,
+    UnsupportedOperator,
+    island,
+    log,
+    short_message,
+    unsupported,
+    whole_message,
+)
+from .results import results_of
 from .runtime import RUNTIME_ERRORS, Runner
 from .storage import StoredModel, keep, keep_report
 from .translate import Translation, translate
+from .trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +88,7 @@ def _same(expected: Any, value: Any) -> bool:
     return expected.dtype == value.dtype and expected.dim() == value.dim()
 
 
-_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(")
 _FAILED_NODE = re.compile(r"Error when translating node %?(\w+)")
-
-
-def whole_message(error: BaseException) -> str:
-    """The messages of an error and its causes in one line."""
-    texts, current = [], error
-    while current is not None:
-        texts.append(f"{type(current).__name__}: {current}")
-        current = current.__cause__  # type: ignore[assignment]
-    return " ".join(" | ".join(texts).split())
-
-
-def short_message(error: BaseException) -> str:
-    """The text of an error for a report: its innermost cause, cut to a length."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def blamed(gm: torch.fx.GraphModule, error: BaseException, op_types: Mapping[str, set[str]]) -> set[str]:
@@ -107,7 +103,7 @@ def blamed(gm: torch.fx.GraphModule, error: BaseException, op_types: Mapping[str
         named |= {word, word.rpartition("__")[0]} & nodes
     if named:
         return named
-    missing = _NO_KERNEL.search(text)
+    missing = NO_KERNEL.search(text)
     return {name for name in nodes if missing and missing[1] in op_types.get(name, ())}
 
 
@@ -196,20 +192,22 @@ class Compilation:
         self._options = options
         self._constants = constants
         self._report = OnnxrtReport(kind)
-        self._evicted: dict[str, str] = {}
+        self._evicted: set[str] = set()
         self._rounds = 0
         self._models: list[StoredModel] = []
         values = [n.meta.get("val") for n in gm.graph.nodes]
         self._providers = runtime.providers(options, torch.utils._pytree.tree_leaves(values))
+        #: The nodes that PyTorch runs, by name, and why.
+        self._islands = partition.refused(gm, Trust(options, self._providers).why_not)
 
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """The compiled graph. Raises `UnsupportedOperator` or what a session raised with ``strict``."""
         while (compiled := self._round()) is None:
             log.debug("again without %s", ", ".join(self._evicted))
-        nodes = [n for n in self._gm.graph.nodes if n.op == "call_function"]
-        reasons = ((n, partition.why_not(n, self._evicted)) for n in nodes)
         self._report.islands = [
-            island(n, reason, n.name in self._evicted) for n, reason in reasons if reason and "getitem" not in n.name
+            island(n, self._islands[n.name], n.name in self._evicted)
+            for n in self._gm.graph.nodes
+            if n.name in self._islands and n.target is not operator.getitem
         ]
         for model in self._models:
             keep(self._options.storage, model)
@@ -221,13 +219,14 @@ class Compilation:
         """Make one attempt. Return None if it evicted nodes."""
         self._report.parts.clear()
         self._models.clear()
-        nodes = [n for n in self._gm.graph.nodes if n.op != "placeholder"]
-        refused = {n: reason for n in nodes if (reason := partition.why_not(n, self._evicted))}
-        if refused and self._options.strict:
-            raise UnsupportedOperator(unsupported([island(n, r) for n, r in refused.items()]))
-        if not refused:
+        if self._islands and self._options.strict:
+            nodes = [n for n in self._gm.graph.nodes if n.name in self._islands]
+            if any(reason.startswith(REFUSES) for reason in self._islands.values()):
+                self._keep_refused()
+            raise UnsupportedOperator(unsupported([island(n, self._islands[n.name]) for n in nodes]))
+        if not self._islands:
             return self._part(self._gm, "model", self._constants)
-        fused, parts = partition.cut(self._gm, self._evicted)
+        fused, parts = partition.cut(self._gm, self._islands)
         for name, part in parts.items():
             run = self._part(part, name.removeprefix("fxminify_"), partition.constants(fused, name, self._constants))
             if run is None:
@@ -242,8 +241,11 @@ class Compilation:
     ) -> Callable[[Sequence[Any]], list[Any]] | None:
         """A part as a callable; None if it failed and nodes were evicted."""
         op_types: dict[str, set[str]] = {}
+        plan = results_of(gm)
+        if not plan.computed:
+            return lambda inputs: plan.assemble(inputs, [])
         try:
-            translation = translate(gm, constants, self._options.target_opset, self._options.optimize)
+            translation = translate(gm, plan, constants, self._options.target_opset, self._options.optimize)
             op_types = translation.op_types
             made, proto = runtime.make(translation.model, self._options, self._providers)
         except InvalidOption:
@@ -262,6 +264,22 @@ class Compilation:
             return Evaluator(gm, proto, translation)
         runner = Runner(gm, made, translation)
         return runner if self._options.strict else _Watched(gm, runner, name, self._report)
+
+    def _keep_refused(self) -> None:
+        """Keep the model of the whole graph, if the exporter makes one and ONNX Runtime refuses it."""
+        try:
+            translation = translate(
+                self._gm, results_of(self._gm), self._constants, self._options.target_opset, self._options.optimize
+            )
+        except Exception as error:  # noqa: BLE001  the exporter raises errors of every kind
+            log.debug("there is no model of the graph: %s", short_message(error))
+            return
+        try:
+            runtime.make(translation.model, self._options, self._providers)
+        except InvalidOption:
+            raise
+        except Exception as error:  # noqa: BLE001  sessions raise errors of every kind
+            self._refused(self._gm, "model", translation, error)
 
     def _refused(self, gm: torch.fx.GraphModule, name: str, translation: Translation, error: Exception) -> None:
         """Keep a model that ONNX Runtime refused, for the user to look at."""
@@ -292,15 +310,17 @@ class Compilation:
         )
 
     def _evict(self, gm: torch.fx.GraphModule, error: Exception, op_types: Mapping[str, set[str]]) -> None:
-        names = blamed(gm, error, op_types) - set(self._evicted)
+        names = blamed(gm, error, op_types) - set(self._islands)
         self._rounds += 1
         if not names or self._rounds > ROUNDS:
-            names = {n.name for n in gm.graph.nodes if n.op == "call_function"} - set(self._evicted)
+            names = {n.name for n in gm.graph.nodes if n.op == "call_function"} - set(self._islands)
         if not names:
             raise error
         reason = short_message(error)
         log.warning("left to PyTorch: %s: %s", ", ".join(sorted(names)), reason)
-        self._evicted |= dict.fromkeys(names, reason)
+        self._evicted |= names
+        picked = {n.name for n in self._gm.graph.nodes if _picks_from(n, names)}
+        self._islands |= dict.fromkeys(names | picked, reason)
 
 
 class _Watched:
@@ -319,6 +339,10 @@ class _Watched:
                 log.warning("run in PyTorch instead: %s", text)
             out = self._gm.forward(*inputs)
             return list(out) if isinstance(out, tuple | list) else [out]
+
+
+def _picks_from(node: torch.fx.Node, names: set[str]) -> bool:
+    return node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node) and node.args[0].name in names
 
 
 def _calls(gm: torch.fx.GraphModule) -> int:

@@ -9,6 +9,7 @@ costs a microsecond or two.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +22,28 @@ from . import exporter, partition
 
 aten = torch.ops.aten
 
-#: Not decomposed. If ``lift_fresh`` were, AOTAutograd would refuse graphs with tensor constants.
+#: Not decomposed. If ``lift_fresh`` were, AOTAutograd would refuse graphs with tensor constants. The decomposition of
+#: ``diagonal_scatter`` writes to a view, which a functional graph cannot do. That of ``copysign`` calls
+#: ``prims.signbit``, whose meta function says another dtype than it returns.
 _WHOLE = (
+    aten.copysign.Scalar,
+    aten.copysign.Tensor,
+    aten.diagonal_scatter.default,
     aten.lift_fresh.default,
     aten.lift.default,
     aten.native_dropout.default,
     aten.bernoulli.default,
     aten.bernoulli.p,
 )
+
+#: Operators that torchlib has a function for, and that are decomposed nevertheless: the function is wrong.
+_DECOMPOSED = frozenset(
+    {
+        "aten::_native_batch_norm_legit_functional", "aten::native_batch_norm", "aten::_native_batch_norm_legit",
+        "aten::_native_batch_norm_legit.no_stats", "aten::nll_loss_forward", "aten::avg_pool3d",
+        "aten::_upsample_bilinear2d_aa", "aten::special_erfcx",
+    }
+)  # fmt: skip
 
 #: Larger kernels take too much memory as a matrix.
 _MOST_SHIFTS = 27
@@ -40,11 +55,17 @@ def table(chosen: str | Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[
         return {}
     if chosen == "core":
         return {**torch._decomp.core_aten_decompositions(), **OWN}
-    kept = {op for op in exporter.implemented() if partition.name(op) not in partition.WRONG}
+    return {**_default(), **(chosen if isinstance(chosen, Mapping) else {})}
+
+
+@functools.cache
+def _default() -> dict[Any, Callable[..., Any]]:
+    """Return the table of the option "default". Torch needs a tenth of a second to make its part."""
+    kept = {op for op in exporter.implemented() if partition.name(op) not in _DECOMPOSED}
     out = exporter.friendly_table(kept)
     for op in _WHOLE:
         out.pop(op, None)
-    return {**out, **OWN, **(chosen if isinstance(chosen, Mapping) else {})}
+    return {**out, **OWN}
 
 
 def convolution_backward(
@@ -65,11 +86,12 @@ def convolution_backward(
     stride, padding, dilation = (_each(v, rank) for v in (stride, padding, dilation))
     grad_x = grad_weight = grad_bias = None
     if mask[0]:
-        grad_x = (
-            aten.convolution(grad, weight, None, stride, padding, dilation, False, [0] * rank, groups)
-            if transposed
-            else _spread(grad, weight, x.shape[2:], stride, padding, dilation, groups)
-        )
+        if transposed:
+            grad_x = aten.convolution(grad, weight, None, stride, padding, dilation, False, [0] * rank, groups)
+            for i, more in enumerate(_each(output_padding, rank)):
+                grad_x = grad_x.narrow(2 + i, 0, x.shape[2 + i]) if more >= stride[i] else grad_x
+        else:
+            grad_x = _spread(grad, weight, x.shape[2:], stride, padding, dilation, groups)
     if mask[1]:
         # A transposed convolution is a convolution with input and output exchanged.
         image, steps = (grad, x) if transposed else (x, grad)
@@ -178,26 +200,91 @@ def native_layer_norm(
 
 
 def split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
-    """Pieces of ``size``, the last one smaller; a sequence if sizes are symbolic."""
+    """Pieces of ``size``, the last one smaller; a sequence if sizes depend on data."""
     length = x.shape[dim]
-    if type(length) is not int or type(size) is not int or size <= 0:
+    if any(isinstance(s, torch.SymInt) and not s.node.has_hint() for s in (length, size)) or size <= 0:
         return NotImplemented  # type: ignore[no-any-return]
-    starts = range(0, length, size) if length else range(1)
-    return [x.narrow(dim, start, min(size, length - start)) for start in starts]
+    last = max(int((length + size - 1) // size), 1) - 1  # a guard on it exists: the graph has so many pieces
+    pieces = [x.narrow(dim, i * size, size) for i in range(last)]
+    return [*pieces, x.narrow(dim, last * size, length - last * size)]
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
-    """Pieces of these ``sizes``; a sequence if they are symbolic."""
-    if any(type(size) is not int for size in sizes):
-        return NotImplemented  # type: ignore[no-any-return]
+    """Pieces of these ``sizes``."""
     ends = itertools.accumulate(sizes)
     return [x.narrow(dim, end - size, size) for size, end in zip(sizes, ends, strict=True)]
 
 
+def squeeze_dim(x: Tensor, dim: int) -> Tensor:
+    """``x`` itself if the dimension is not 1: ONNX refuses to remove it then."""
+    return NotImplemented if x.dim() == 0 or _is_one(x.shape[dim]) else aten.alias(x)
+
+
+def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """``x`` without those dimensions that are 1."""
+    removed = sorted((d % x.dim() for d in dims if x.dim() and _is_one(x.shape[d])), reverse=True)
+    found: Tensor = functools.reduce(aten.squeeze.dim, dict.fromkeys(removed), aten.alias(x))
+    return found
+
+
+def _is_one(size: Any) -> bool:
+    return type(size) is int and size == 1
+
+
+def _extremum(op: Any) -> Callable[..., Tensor]:
+    """The decomposition of ``op``, ``amax`` or ``amin``. torchlib wants its dimensions named, and one at least."""
+
+    def extremum(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Tensor:
+        if not x.dim():
+            return x.clone()
+        return NotImplemented if dim else op(x, range(x.dim()), keepdim)
+
+    return extremum
+
+
+def mv(matrix: Tensor, vector: Tensor) -> Tensor:
+    """A product with a matrix of one column: ONNX Runtime fuses a transposed matrix and a vector, and then is wrong."""
+    return torch.mm(matrix, vector.unsqueeze(1)).squeeze(1)
+
+
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """With one bound the larger or smaller of the two: ``Clip`` would make a number of NaN."""
+    if (min is None) == (max is None) or not x.is_floating_point():
+        return NotImplemented  # type: ignore[no-any-return]
+    bound = torch.scalar_tensor(max if min is None else min, dtype=x.dtype, device=x.device)
+    return torch.minimum(x, bound) if min is None else torch.maximum(x, bound)
+
+
+def clamp_min(x: Tensor, min: Any) -> Tensor:
+    """`clamp` without an upper bound."""
+    return clamp(x, min)
+
+
+def clamp_max(x: Tensor, max: Any) -> Tensor:
+    """`clamp` without a lower bound."""
+    return clamp(x, None, max)
+
+
+def sign(x: Tensor) -> Tensor:
+    """The sign as eager computes it: 0 for NaN, which the operator of ONNX keeps."""
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype) if x.is_floating_point() else NotImplemented
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    aten.amax.default: _extremum(aten.amax),
+    aten.amin.default: _extremum(aten.amin),
+    aten.clamp.default: clamp,
+    aten.clamp_max.default: clamp_max,
+    aten.clamp_min.default: clamp_min,
+    aten.mv.default: mv,
+    aten.sign.default: sign,
+    aten.squeeze.dim: squeeze_dim,
+    aten.squeeze.dims: squeeze_dims,
     aten.convolution_backward.default: convolution_backward,
     aten.avg_pool2d_backward.default: avg_pool2d_backward,
     aten.native_layer_norm.default: native_layer_norm,
     aten.split.Tensor: split,
     aten.split_with_sizes.default: split_with_sizes,
+    aten.unsafe_split.Tensor: split,
+    aten.unsafe_split_with_sizes.default: split_with_sizes,
 }

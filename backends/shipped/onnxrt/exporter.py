@@ -144,6 +144,7 @@ def translate(gm: torch.fx.GraphModule, promote: bool) -> ir.Model:
                 registry=_registry(),
             )
         PRIVATE.add_opset_imports(model)
+        model.opset_imports.setdefault("", TORCHLIB_OPSET)  # a model of constants alone calls no operator
     return model
 
 

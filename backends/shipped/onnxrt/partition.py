@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import torch
@@ -12,41 +12,9 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import exporter
 from .report import held_values
+from .results import attribute
 
 aten = torch.ops.aten
-
-#: Operators whose torchlib function gives wrong numbers, or a model that no session accepts: name -> the reason.
-WRONG: dict[str, str] = {
-    "aten::_native_batch_norm_legit_functional": "in training the results are wrong and running statistics stay",
-    "aten::native_batch_norm": "in training the results are wrong",
-    "aten::_native_batch_norm_legit": "in training the saved statistics are not to be trusted",
-    "aten::_native_batch_norm_legit.no_stats": "the saved statistics are not to be trusted",
-    "aten::nll_loss_forward": "total_weight is wrong, which makes gradients wrong",
-    "aten::native_dropout": "random numbers differ from eager's",
-    "aten::avg_pool3d": "divisor_override is ignored",
-    "aten::_upsample_bilinear2d_aa": "wrong at some sizes",
-    "aten::special_erfcx": "wrong far from zero",
-}
-
-
-def _takes_rank_0(node: torch.fx.Node) -> bool:
-    """Whether the first argument is a tensor without dimensions."""
-    value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.dim() == 0
-
-
-def _not_float32(node: torch.fx.Node) -> bool:
-    return any(isinstance(v, torch.Tensor) and v.dtype != torch.float32 for v in held_values(node))
-
-
-#: Operators that are wrong for some arguments only: name -> (when, what is wrong).
-WRONG_WHEN: dict[str, tuple[Callable[[torch.fx.Node], bool], str]] = {
-    "aten::native_layer_norm": (_not_float32, "mean and rstd are float32 whatever the input, and sessions refuse that"),
-    "aten::nonzero": (_takes_rank_0, "the result of a tensor without dimensions has the wrong shape"),
-    "aten::scatter.src": (_takes_rank_0, "tensors without dimensions are refused at run time"),
-    "aten::scatter.value": (_takes_rank_0, "tensors without dimensions are refused at run time"),
-    "aten::scatter_add": (_takes_rank_0, "tensors without dimensions are refused at run time"),
-}
 
 #: Checks of AOTAutograd's that compute nothing.
 ASSERTIONS = frozenset(
@@ -61,39 +29,63 @@ ASSERTIONS = frozenset(
 
 
 def name(target: Any) -> str:
-    """The name of an operator as in `WRONG`, ``aten::scatter.src``; empty for other callables."""
+    """The name of an operator, such as ``aten::scatter.src``; empty for other callables."""
     return str(target.name()) if isinstance(target, torch._ops.OpOverload) else ""
 
 
-def why_not(node: torch.fx.Node, evicted: Mapping[str, str]) -> str | None:
-    """Return why a node of an ATen graph must stay in PyTorch, or None if it need not.
+#: Why the translation of a call cannot be used, empty if it can: ``Trust.why_not`` of `onnxrt.trust`.
+Doubt = Callable[[torch.fx.Node], str]
 
-    ``evicted`` has the error of the exporter or session for each node that it refused, by name.
+
+def refused(gm: torch.fx.GraphModule, doubt: Doubt) -> dict[str, str]:
+    """Return the nodes of an ATen graph that must stay in PyTorch, by name, and why.
+
+    If an operator is one of them, so are the nodes that pick from its results.
     """
+    found: dict[str, str] = {}
+    for node in gm.graph.nodes:
+        if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+            reason = found.get(node.args[0].name)
+        else:
+            reason = why_not(gm, node, doubt)
+        if reason:
+            found[node.name] = reason
+    return found
+
+
+def why_not(gm: torch.fx.GraphModule, node: torch.fx.Node, doubt: Doubt) -> str | None:
+    """Return why a node of an ATen graph must stay in PyTorch; None if it need not."""
     if node.op != "call_function":
         return None if node.op in ("placeholder", "output", "get_attr") else f"{node.op} is no ATen operator"
-    if node.name in evicted:
-        return evicted[node.name]
-    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
-        return why_not(node.args[0], evicted)
-    if node.target in ASSERTIONS:
+    if node.target in ASSERTIONS or node.target is operator.getitem:
         return None
-    return _why_not_type(node) or _why_not_operator(node)
+    return _why_not_type(node) or _why_not_operator(gm, node, doubt)
 
 
-def _why_not_operator(node: torch.fx.Node) -> str | None:
+def _why_not_operator(gm: torch.fx.GraphModule, node: torch.fx.Node, doubt: Doubt) -> str | None:
     target: Any = node.target
     if not exporter.is_registered(target):
         return "torchlib has no function for it"
     if not isinstance(target, torch._ops.OpOverload):
-        return None
-    called = name(target)
-    if torch.Tag.nondeterministic_seeded in target.tags and "scaled_dot_product" not in called:
+        return _why_not_inside(gm, node, doubt)
+    if torch.Tag.nondeterministic_seeded in target.tags and "scaled_dot_product" not in name(target):
         return "random numbers would differ from eager's"
-    if called in WRONG:
-        return WRONG[called]
-    when, reason = WRONG_WHEN.get(called, (None, ""))
-    return reason if when is not None and when(node) else None
+    return doubt(node) if gives_tensors(node) else None
+
+
+def gives_tensors(node: torch.fx.Node) -> bool:
+    """Return whether a result of a call is a tensor, and not a size or nothing."""
+    return any(isinstance(v, torch.Tensor) for v in torch.utils._pytree.tree_leaves(node.meta.get("val")))
+
+
+def _why_not_inside(gm: torch.fx.GraphModule, node: torch.fx.Node, doubt: Doubt) -> str | None:
+    """Return why a subgraph of a higher-order operator cannot be translated."""
+    for argument in node.all_input_nodes:
+        inner = attribute(gm, argument) if argument.op == "get_attr" else None
+        if isinstance(inner, torch.fx.GraphModule) and (reasons := refused(inner, doubt)):
+            called, reason = next(iter(reasons.items()))
+            return f"{called} in {argument.name}: {reason}"
+    return None
 
 
 def _why_not_type(node: torch.fx.Node) -> str | None:
@@ -113,25 +105,25 @@ _PREFIX = "fxminify_ort_"
 class _Supported(OperatorSupportBase):
     """Decides which nodes may be in a part. Arithmetic on sizes stays outside: Python is faster."""
 
-    def __init__(self, evicted: Mapping[str, str]) -> None:
-        self._evicted = evicted
+    def __init__(self, refused: Container[str]) -> None:
+        self._refused = refused
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: torch.fx.Node) -> bool:
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
             return False
         if node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
             return False  # an operator with subgraphs needs their get_attr nodes beside it
-        return why_not(node, self._evicted) is None
+        return node.name not in self._refused
 
 
 def cut(
-    gm: torch.fx.GraphModule, evicted: Mapping[str, str]
+    gm: torch.fx.GraphModule, refused: Container[str]
 ) -> tuple[torch.fx.GraphModule, dict[str, torch.fx.GraphModule]]:
-    """A graph module whose parts are submodules, and those by name."""
+    """Return a graph module whose parts are submodules, and those by name. ``refused`` are names of nodes outside."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     copy = torch.fx.GraphModule(gm, graph)
-    partitioner = CapabilityBasedPartitioner(copy, _Supported(evicted), allows_single_node_partition=True)
+    partitioner = CapabilityBasedPartitioner(copy, _Supported(refused), allows_single_node_partition=True)
     fused = partitioner.partition_and_fuse(_PREFIX)
     parts = {}
     for node in fused.graph.nodes:

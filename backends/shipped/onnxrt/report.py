@@ -7,6 +7,7 @@ session refused, and every failure at run time is in the `OnnxrtReport` and in t
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 from ....store.text import count
 
 log = logging.getLogger("fxminify.backends.shipped.onnxrt")
+#: What a session says of an operator that it has no kernel for, whose name is the first group.
+NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(")
 
 
 class UnsupportedOperator(RuntimeError):
@@ -62,6 +65,10 @@ class OnnxrtReport:
         """The islands that exist only because something failed on them."""
         return [island for island in self.islands if island.evicted]
 
+    def fallbacks(self) -> list[str]:
+        """Return what PyTorch runs, a line for each operator and for each failure at run time, with the reason."""
+        return [f"{i.target}: {i.reason}" for i in self.islands] + [f"at run time: {text}" for text in self.failures]
+
     def text(self) -> str:
         """The report as text."""
         lines = [f"{self.kind}: {count(len(self.parts), 'part')}, {count(len(self.islands), 'island')}"]
@@ -71,6 +78,23 @@ class OnnxrtReport:
         lines += [f"  {'evicted' if i.evicted else 'island'}: {i.text()}" for i in self.islands]
         lines += [f"  failed at run time: {text}" for text in self.failures]
         return "\n".join(lines)
+
+
+def whole_message(error: BaseException) -> str:
+    """The messages of an error and its causes in one line."""
+    texts, current = [], error
+    while current is not None:
+        texts.append(f"{type(current).__name__}: {current}")
+        current = current.__cause__  # type: ignore[assignment]
+    return " ".join(" | ".join(texts).split())
+
+
+def short_message(error: BaseException) -> str:
+    """The text of an error for a report: its innermost cause, cut to a length."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def island(node: torch.fx.Node, reason: str, evicted: bool = False) -> Island:

@@ -25,6 +25,7 @@ from torch.utils.dlpack import from_dlpack
 from ..options_reader import InvalidOption, choose
 from . import exporter
 from .options import NAME, OnnxrtOptions
+from .patterns import hint
 from .translate import Translation
 
 #: Bytes of initializers from which a model is given as a file with external data.
@@ -118,10 +119,18 @@ _FAST = all(hasattr(_state, name) for name in ("OrtValueVector", "OrtDevice")) a
 #: An address for tensors without elements, which have none. It is made here, outside any fake mode.
 _SOMEWHERE = torch.zeros(16)
 
-#: Errors that a session raises at run time.
-RUNTIME_ERRORS: tuple[type[Exception], ...] = tuple(
-    error for name in ("EPFail", "Fail", "InvalidArgument", "NotImplemented", "RuntimeException", "EngineError")
-    if isinstance(error := getattr(_state, name, None), type)
+
+class BrokenPromise(Exception):
+    """A tensor is not what the graph says."""
+
+
+#: Errors of a call of a session.
+RUNTIME_ERRORS: tuple[type[Exception], ...] = (
+    BrokenPromise,
+    *(
+        error for name in ("EPFail", "Fail", "InvalidArgument", "NotImplemented", "RuntimeException", "EngineError")
+        if isinstance(error := getattr(_state, name, None), type)
+    ),
 )  # fmt: skip
 
 
@@ -153,25 +162,11 @@ class Runner:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Run. Raises one of `RUNTIME_ERRORS`."""
-        if not self._output_names:
-            return self._results.assemble(inputs, [])
-        tensors = [self._lend(inputs[p], t) for p, t in zip(self._positions, self._input_types, strict=True)]
+        tensors = [_lend(inputs[p], t) for p, t in zip(self._positions, self._input_types, strict=True)]
         values = self._run_fast(tensors) if self._fast else self._run_public(tensors)
         if not self._trivial:
             values = [v if f is None else f(v) for f, v in zip(self._finish, values, strict=True)]
         return values if self._plain else self._results.assemble(inputs, values)
-
-    @staticmethod
-    def _lend(value: Any, dtype: torch.dtype) -> torch.Tensor:
-        """The tensor whose memory the session reads: contiguous, without pending conjugation or negation."""
-        if not isinstance(value, torch.Tensor):
-            return torch.tensor(value, dtype=dtype)
-        if value.requires_grad:
-            value = value.detach()
-        if value.is_neg():
-            value = value.resolve_neg()
-        tensor: torch.Tensor = value if value.is_contiguous() else value.contiguous()
-        return tensor
 
     def _run_fast(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         lent, out = _state.OrtValueVector(), _state.OrtValueVector()
@@ -185,9 +180,33 @@ class Runner:
         return [from_dlpack(out.dlpack_at(i)) for i in range(len(out))]
 
     def _run_public(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        lent = {n: onnxruntime.OrtValue.from_dlpack(t) for n, t in zip(self._input_names, tensors, strict=True)}
+        lent = {n: _ort_value(t) for n, t in zip(self._input_names, tensors, strict=True)}
         values = self._session.run_with_ort_values(self._output_names, lent, self._run_options)
         return [from_dlpack(value) for value in values]
+
+
+def _lend(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Return the tensor whose memory the session reads: contiguous, without pending conjugation or negation.
+
+    Raises `BrokenPromise` for a tensor of another dtype: some operators give another one than their meta function says.
+    """
+    if not isinstance(value, torch.Tensor):
+        return torch.tensor(value, dtype=dtype)
+    if value.dtype is not dtype:
+        raise BrokenPromise(f"an input is {value.dtype}, and the graph promises {dtype}")
+    if value.requires_grad:
+        value = value.detach()
+    if value.is_neg():
+        value = value.resolve_neg()
+    tensor: torch.Tensor = value if value.is_contiguous() else value.contiguous()
+    return tensor
+
+
+def _ort_value(tensor: torch.Tensor) -> Any:
+    """Return an ONNX Runtime value in the memory of ``tensor``. It takes booleans as bytes only."""
+    if tensor.dtype is not torch.bool:
+        return onnxruntime.OrtValue.from_dlpack(tensor)
+    return onnxruntime.OrtValue(_state.OrtValue.from_dlpack(tensor.view(torch.uint8).__dlpack__(), True))
 
 
 def _device(value: Any) -> Any:
@@ -245,16 +264,8 @@ def _exact(expected: torch.Tensor) -> bool:
 
 def _order(expected: torch.Tensor) -> list[int] | None:
     """The dimensions from the slowest to the fastest; None if they are in this order."""
-    strides = [_hint(s) for s in expected.stride()]
-    sizes = [_hint(s) for s in expected.shape]
+    strides = [hint(s) for s in expected.stride()]
+    sizes = [hint(s) for s in expected.shape]
     order = sorted(range(len(strides)), key=lambda d: (-strides[d], d))
     laid_out = [d for d in order if sizes[d] != 1]
     return None if 0 in (*sizes, *strides) or laid_out == sorted(laid_out) else order
-
-
-def _hint(size: Any) -> int:
-    """A size for the inputs at hand, without a guard; data-dependent ones count as 2."""
-    if isinstance(size, int):
-        return size
-    hint = size.node.hint
-    return 2 if hint is None else int(hint)

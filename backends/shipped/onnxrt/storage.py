@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping, MutableSequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,13 +70,21 @@ class Storage:
         return "\n".join(report.text() for report in self.reports)
 
 
-_watching: ContextVar[list[StoredModel] | None] = ContextVar("watching", default=None)
+@dataclass(slots=True)
+class Watched:
+    """What was made or refused, in that order, and the reports."""
+
+    models: list[StoredModel] = field(default_factory=list)
+    reports: list[OnnxrtReport] = field(default_factory=list)
+
+
+_watching: ContextVar[Watched | None] = ContextVar("watching", default=None)
 
 
 @contextmanager
-def watching() -> Iterator[list[StoredModel]]:
-    """Every model that is made or refused inside the block, in any storage."""
-    seen: list[StoredModel] = []
+def watching() -> Iterator[Watched]:
+    """Collect every model and report that is made inside the block, in any storage."""
+    seen = Watched()
     before = _watching.set(seen)
     try:
         yield seen
@@ -87,7 +95,7 @@ def watching() -> Iterator[list[StoredModel]]:
 def keep(storage: Storage | MutableSequence[Any] | MutableMapping[str, Any] | None, model: StoredModel) -> None:
     """Put a model where the user asked for it: a dict has lists ``"models"`` and ``"refused"``, a list gets models."""
     if (seen := _watching.get()) is not None:
-        seen.append(model)
+        seen.models.append(model)
     where = "refused" if model.session is None else "models"
     if isinstance(storage, Storage):
         getattr(storage, where).append(model)
@@ -99,6 +107,8 @@ def keep(storage: Storage | MutableSequence[Any] | MutableMapping[str, Any] | No
 
 def keep_report(storage: Any, report: OnnxrtReport) -> None:
     """Put the report of a compiled graph where the user asked for it; a list gets it with its models only."""
+    if (seen := _watching.get()) is not None:
+        seen.reports.append(report)
     if isinstance(storage, Storage):
         storage.reports.append(report)
     elif isinstance(storage, MutableMapping):

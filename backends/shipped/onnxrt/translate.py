@@ -7,13 +7,11 @@ node. ONNX nodes have the name of their FX node, so the error of a session names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import onnx_ir as ir
-import sympy  # type: ignore[import-untyped]
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -22,6 +20,7 @@ from torch.utils import _pytree as pytree
 from . import exporter, partition
 from .options import TORCHLIB_OPSET
 from .report import held_values
+from .results import Results, attribute, is_node
 
 #: Values of more bytes are computed by the model.
 MOST_BYTES = 4 << 20
@@ -35,7 +34,7 @@ def folded_constants(gm: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.Tens
     """
     known: dict[torch.fx.Node, torch.Tensor] = {}
     for node in gm.graph.nodes:
-        if node.op == "get_attr" and isinstance(value := _attribute(gm, node), torch.Tensor):
+        if node.op == "get_attr" and isinstance(value := attribute(gm, node), torch.Tensor):
             known[node] = value
         elif node.op == "call_function" and _foldable(node, known):
             try:
@@ -67,115 +66,7 @@ def _matches(out: torch.Tensor, promised: torch.Tensor) -> bool:
 
 
 def _filled(arguments: Any, known: dict[torch.fx.Node, torch.Tensor]) -> Any:
-    return pytree.tree_map_only(torch.fx.Node, known.__getitem__, arguments, is_leaf=_is_node)
-
-
-def _is_node(value: Any) -> bool:
-    return isinstance(value, torch.fx.Node)
-
-
-def _attribute(gm: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
-    return attrgetter(str(node.target))(gm)
-
-
-Source = Callable[[Sequence[Any], Sequence[Any]], Any]
-_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """``computed``: nodes whose values the model computes; ``sources``: from (inputs, those values) to each result."""
-
-    computed: list[torch.fx.Node]
-    sources: list[Source]
-    single: bool
-
-    def assemble(self, inputs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """Everything the graph returns."""
-        return [source(inputs, values) for source in self.sources]
-
-    @property
-    def plain(self) -> bool:
-        """Whether the results are exactly the computed values."""
-        return all(isinstance(s, _Computed) for s in self.sources) and len(self.sources) == len(self.computed)
-
-
-def results_of(gm: torch.fx.GraphModule) -> Results:
-    """The results of a graph whose nodes have ``meta["val"]``."""
-    holders = gm.graph.find_nodes(op="placeholder")
-    returned = gm.graph.output_node().args[0]
-    single = not isinstance(returned, tuple | list)
-    computed: list[torch.fx.Node] = []
-    sources = [_source(gm, item, holders, computed) for item in ([returned] if single else returned)]  # type: ignore[union-attr]
-    return Results(computed, sources, single)
-
-
-def _source(gm: torch.fx.GraphModule, item: Any, holders: list[torch.fx.Node], computed: list[torch.fx.Node]) -> Source:
-    if not isinstance(item, torch.fx.Node):
-        return lambda inputs, values: item
-    if item in holders:
-        position = holders.index(item)
-        return lambda inputs, values: inputs[position]
-    if item.op == "get_attr":
-        constant = _attribute(gm, item)
-        return lambda inputs, values: constant
-    value = item.meta.get("val")
-    if isinstance(value, _NUMBERS):
-        number = _number(value, holders)
-        if number is not None:
-            return number
-    elif not isinstance(value, torch.Tensor):
-        raise TypeError(f"the result {item.name} is {type(value).__name__}, not a tensor")
-    if item not in computed:
-        computed.append(item)
-    return _Computed(computed.index(item), type(value))
-
-
-@dataclass(frozen=True, slots=True)
-class _Computed:
-    position: int
-    type: type
-
-    def __call__(self, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
-        value = values[self.position]
-        return value if issubclass(self.type, torch.Tensor) else value.item()
-
-
-def _number(value: Any, holders: list[torch.fx.Node]) -> Source | None:
-    """A function from the inputs to a number; None if it depends on data."""
-    if isinstance(value, int | float):
-        return lambda inputs, values: value
-    expression = value.node.expr
-    places = _places(holders)
-    symbols = sorted(expression.free_symbols, key=str)
-    if any(symbol not in places for symbol in symbols):
-        return None
-    kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value)]
-
-    def number(inputs: Sequence[Any], values: Sequence[Any]) -> Any:
-        sizes = {symbol: sympy.Integer(_size(inputs, places[symbol])) for symbol in symbols}
-        return kind(expression.xreplace(sizes))
-
-    return number
-
-
-def _size(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:
-    position, dimension = place
-    return int(inputs[position] if dimension is None else inputs[position].shape[dimension])
-
-
-def _places(holders: list[torch.fx.Node]) -> dict[Any, tuple[int, int | None]]:
-    """Return a place to read each size symbol: (input, None) for a number, (input, dimension) for a tensor."""
-    places: dict[Any, tuple[int, int | None]] = {}
-    for position, holder in enumerate(holders):
-        value = holder.meta["val"]
-        if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
-            places.setdefault(value.node.expr, (position, None))
-        elif isinstance(value, torch.Tensor):
-            for dimension, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
-                    places.setdefault(size.node.expr, (position, dimension))
-    return places
+    return pytree.tree_map_only(torch.fx.Node, known.__getitem__, arguments, is_leaf=is_node)
 
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -193,12 +84,15 @@ class Translation:
 
 def translate(
     gm: torch.fx.GraphModule,
+    plan: Results,
     constants: Mapping[int, torch.Tensor],
     target_opset: int = TORCHLIB_OPSET,
     optimize: bool = False,
 ) -> Translation:
-    """Translate an ATen graph. ``constants`` are inputs, by position, that become initializers."""
-    plan = results_of(gm)
+    """Translate what an ATen graph has to compute for its results, the ``plan``, which is some value at least.
+
+    ``constants`` are inputs, by position, that become initializers.
+    """
     trimmed, sources = _trim(gm, plan, constants)
     _lift_bfloat16(trimmed.graph)
     trimmed.recompile()
@@ -239,34 +133,31 @@ def _trim(
     graph.eliminate_dead_code()
     with unset_fake_temporarily():
         folded = folded_constants(trimmed)
-    sources: list[int | torch.Tensor] = []
+    sources: dict[torch.fx.Node, int | torch.Tensor] = {}
     for position, holder in enumerate(graph.find_nodes(op="placeholder")):
         if holder.users:
-            sources.append(constants.get(position, position))
+            sources[holder] = constants.get(position, position)
         else:
             graph.erase_node(holder)
-    first: Any = next((n for n in graph.nodes if n.op != "placeholder"), None)
+
+    def hold(node: torch.fx.Node, value: torch.Tensor, meta: Any) -> None:
+        with graph.inserting_before(node):
+            holder = graph.placeholder(f"constant_{node.name}")
+        holder.meta = {"val": meta}
+        node.replace_all_uses_with(holder)
+        sources[holder] = value
+
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
-        value = _attribute(gm, node)
-        if not isinstance(value, torch.Tensor):
-            continue  # the subgraph of a higher-order operator
-        with graph.inserting_before(first if first is not node else node):
-            holder = graph.placeholder(f"constant_{node.name}")
-        holder.meta = {"val": node.meta.get("val", value)}
-        node.replace_all_uses_with(holder)
-        sources.append(value)
-        if first is node:
-            first = node.next
-        graph.erase_node(node)
+        value = attribute(gm, node)
+        if isinstance(value, torch.Tensor):  # else the subgraph of a higher-order operator
+            hold(node, value, node.meta.get("val", value))
+            graph.erase_node(node)
     for node, constant in folded.items():
-        with graph.inserting_before(first):
-            holder = graph.placeholder(f"constant_{node.name}")
-        holder.meta = {"val": node.meta["val"]}
-        node.replace_all_uses_with(holder)
-        sources.append(constant)
+        hold(node, constant, node.meta["val"])
     graph.eliminate_dead_code()
     trimmed.recompile()
-    return trimmed, sources
+    # The placeholders of a part may stand anywhere between its nodes.
+    return trimmed, [sources[holder] for holder in graph.find_nodes(op="placeholder")]
 
 
 def _make_initializers(model: ir.Model, sources: list[int | torch.Tensor]) -> None:

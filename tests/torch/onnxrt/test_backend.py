@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
 
 from fxminify.backends.provenance.origin import spec_of
-from fxminify.backends.shipped.onnxrt import Storage, compile_fx, exporter, runtime
+from fxminify.backends.shipped.onnxrt import Storage, compile_fx, exporter, runtime, trust
 from fxminify.backends.shipped.onnxrt.options import OnnxrtOptions
 
 from .conftest import Comparison
@@ -136,7 +136,21 @@ def test_strict_names_node_source_line_and_dtype() -> None:
     assert "return torch.fft.rfft(x + 1).abs(): ONNX Runtime has no kernels for complex64" in str(caught.value)
 
 
-def test_what_a_session_refuses_is_evicted_and_told(compare: Comparison) -> None:
+def test_what_is_known_to_have_no_kernel_is_an_island(compare: Comparison) -> None:
+    x = r(2, 4).double()
+    with torch.no_grad():
+        compare(lambda x: torch.erf(x * 2) + 1, (x,))
+    (report,) = compare.storage.reports
+    assert report.fallbacks() == ["aten.erf.default: ONNX Runtime has no kernel for Erf"]
+    assert report.evictions == []
+    assert compare.storage.refused == []
+    with pytest.raises(BackendCompilerFailed, match=r"run aten\.erf\.default \(float64\): .*Erf"):
+        compiled(lambda x: torch.erf(x * 2) + 1, strict=True)(x)
+
+
+def test_what_a_session_refuses_is_evicted_and_told(monkeypatch: pytest.MonkeyPatch, compare: Comparison) -> None:
+    """As where two translations are right, and not beside each other."""
+    monkeypatch.setattr(trust.Trust, "why_not", lambda self, node: "")
     x = r(2, 4).double()
     with torch.no_grad():
         compare(lambda x: torch.erf(x * 2) + 1, (x,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -257,3 +258,13 @@ def test_running_statistics_of_batch_norm(compare: Comparison) -> None:
         torch.testing.assert_close(other.state_dict()[name], value)
     for p, q in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(q.grad, p.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_booleans_beside_bfloat16(compare: Comparison) -> None:
+    with torch.no_grad():
+        compare(lambda x, chosen: torch.where(chosen, x, x * 2), (r(4).bfloat16(), torch.tensor([True, False] * 2)))
+
+
+def test_signs_are_those_of_eager(compare: Comparison) -> None:
+    x = torch.tensor([math.nan, math.inf, -0.0, 2.0, -3.0])
+    compare(lambda x: torch.sign(x) + torch.sgn(x) * 2, (x,), grad=True)

@@ -1,0 +1,1 @@
+"""The suites that come with fxminify. They import torch, and run in workers."""

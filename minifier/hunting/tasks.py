@@ -1,0 +1,47 @@
+"""The tasks of a worker in a hunt: list the programs of a suite, and run one. Both sides of each request are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...store import codec
+from ...store.document.case import Json
+from . import programs
+from .programs import Program, Selection
+
+if TYPE_CHECKING:
+    from ..sandbox.scratch import Scratch
+
+
+def list_argument(suite: str, wanted: Selection) -> Json:
+    """Return the argument of `list_programs`."""
+    return {"suite": suite, "wanted": codec.dump(wanted)}
+
+
+def list_programs(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """List the programs of a suite, in a worker."""
+    wanted = codec.load(argument["wanted"], Selection)
+    return {"programs": [codec.dump(p) for p in programs.suite(argument["suite"]).programs(wanted)]}
+
+
+def run_argument(program: Program, backend: Json, without: Sequence[int] = (), apart: bool = False) -> Json:
+    """Return the argument of `run`: the program and the `BackendSpec` as data.
+
+    ``without`` are numbers of calls to leave out. ``apart``: make each call by itself.
+    """
+    return {"program": codec.dump(program), "backend": backend, "without": list(without), "apart": apart}
+
+
+def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """Run a program in a worker: a `ProgramResult` as JSON.
+
+    The phase of call N is ``call N``, that of all calls together ``calls``.
+    """
+    from ...backends.provenance.spec import BackendSpec
+    from .trial import run_program
+
+    program = codec.load(argument["program"], Program)
+    spec = BackendSpec.from_json(argument["backend"])
+    without = frozenset(argument["without"])
+    return run_program(program, spec, mark, without, apart=argument["apart"]).to_json()

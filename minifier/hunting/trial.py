@@ -1,0 +1,179 @@
+"""Run one program of a suite under a backend, in a worker, and judge each of its calls.
+
+The program goes through `torch.compile` under the capture hook, as a user's program does under ``--check``: each graph
+that the backend compiled is compared with eager, forward and backward, at every call. At first one function makes all
+calls, because a graph costs more than what it calls. If not all is well, each call is made by itself; they share one
+compiled function, so a graph with symbolic sizes is called with the sizes of several samples.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ...backends.adapters import adapter_of
+from ...backends.capture import hook
+from ...backends.capture.places import CaptureName
+from ...backends.capture.recorder import CaptureRecorder
+from ...backends.provenance.spec import BackendSpec
+from ...backends.running.execution import copy_inputs, execute
+from ...store.failure import Failure
+from ...store.recording import Recording
+from ...store.signature import Signature, signature
+from .programs import CallOutcome, CallResult, Finding, PreparedProgram, Program, ProgramResult, suite
+
+Mark = Callable[[str], None]
+_LONGEST = 300
+
+
+def run_program(
+    program: Program,
+    spec: BackendSpec,
+    mark: Mark = lambda phase: None,
+    without: frozenset[int] = frozenset(),
+    *,
+    apart: bool = False,
+) -> ProgramResult:
+    """Run ``program`` under the backend of ``spec``. ``mark`` is called before each call. Raises nothing of either.
+
+    ``without`` are numbers of calls that are left out. ``apart``: each call is made by itself.
+    """
+    began = time.perf_counter()
+    torch._dynamo.reset()
+    mark("prepare")
+    try:
+        prepared = suite(program.suite).prepare(program)
+    except Exception as exc:  # noqa: BLE001  a library's samples may raise anything
+        return ProgramResult(program, problem=_said(exc), seconds=time.perf_counter() - began)
+    spec = replace(spec, dynamic=program.dynamic)
+    done: tuple[CallResult, ...] = ()
+    numbers = [number for number in range(len(prepared.calls)) if number not in without]
+    if len(numbers) > 1 and not without and not apart:
+        mark("calls")
+        together = _Trial(_together(prepared), spec).call(0)
+        if together.outcome is CallOutcome.OK:
+            done = tuple(replace(together, number=number, seconds=0.0) for number in numbers)
+        torch._dynamo.reset()
+    if not done:
+        trial = _Trial(prepared, spec)
+        for number in numbers:
+            mark(f"call {number}")
+            done += (trial.call(number),)
+        torch._dynamo.reset()
+    return ProgramResult(program, done, "", round(time.perf_counter() - began, 3))
+
+
+def _together(prepared: PreparedProgram) -> PreparedProgram:
+    """Return a function that makes all calls of ``prepared`` and returns the list of their results."""
+    function = prepared.function
+
+    def program(*calls: Any) -> list[Any]:
+        return [function(*args, **kwargs) for args, kwargs in calls]
+
+    return PreparedProgram(program, [(tuple(prepared.calls), {})], prepared.backward)
+
+
+class _Trial:
+    """A program and its compiled function."""
+
+    def __init__(self, prepared: PreparedProgram, spec: BackendSpec) -> None:
+        self.prepared, self.adapter = prepared, adapter_of(spec.name)
+        self.compiled = spec.compile(prepared.function)
+
+    def call(self, number: int) -> CallResult:
+        began = time.perf_counter()
+        found = self._call(number)
+        return replace(found, seconds=round(time.perf_counter() - began, 3))
+
+    def _call(self, number: int) -> CallResult:
+        leaves, structure = pytree.tree_flatten(self.prepared.calls[number])
+
+        def calling(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*given: Any) -> Any:
+                args, kwargs = pytree.tree_unflatten(list(given), structure)
+                return function(*args, **kwargs)
+
+            return call
+
+        try:
+            execute(calling(self.prepared.function), copy_inputs(leaves), self.prepared.backward)
+        except Exception as exc:  # noqa: BLE001  what eager raises is the program's own error
+            return CallResult(number, CallOutcome.REFUSED, _said(exc))
+        recorder = _Recorder()
+        raised: BaseException | None = None
+        with self.adapter.fallbacks() as left:
+            try:
+                with hook.recording(recorder, check="every:1"):
+                    calling(self.compiled)(*copy_inputs(leaves))
+            except BaseException as exc:  # noqa: BLE001  a backend may call sys.exit
+                raised = exc
+            reasons = tuple(dict.fromkeys(left()))
+        failures = [recording.failure for recording in recorder.kept.recordings]
+        findings = tuple(_finding(failure) for failure in failures if not failure.refused)
+        if findings:
+            return CallResult(number, CallOutcome.FAILS, findings[0].headline, findings, reasons)
+        if failures:
+            return CallResult(number, CallOutcome.REFUSED, failures[0].refused, left=reasons)
+        if recorder.counts["failed"]:
+            return CallResult(number, CallOutcome.FAILS, "the same failure as in an earlier call", left=reasons)
+        if raised is not None:
+            return CallResult(number, CallOutcome.UNTRACED, _said(raised), left=reasons)
+        if recorder.reasons:
+            return CallResult(number, CallOutcome.UNCHECKED, "; ".join(recorder.reasons), left=reasons)
+        if not recorder.counts["compared"]:
+            return CallResult(number, CallOutcome.UNTRACED, "no graph was compared", left=reasons)
+        return CallResult(number, CallOutcome.OK, left=reasons)
+
+
+def _finding(failure: Failure) -> Finding:
+    return Finding(str(failure.kind), str(failure.phase), failure.headline(), signature(failure).digest)
+
+
+class _Recorder(CaptureRecorder):
+    """Keeps what the hook reports about one call."""
+
+    def __init__(self) -> None:
+        self.kept = _Kept()
+        super().__init__("", place=self.kept)
+        self.counts: Counter[str] = Counter()
+        self.reasons: list[str] = []
+
+    def write_ahead(self, *ignored: Any, **also: Any) -> None:
+        """Write nothing: the driver knows which call was running if the worker dies."""
+
+    def note(self, what: str, spec: Callable[[], BackendSpec]) -> None:
+        self.counts[what] += 1
+
+    def unchecked(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class _Kept:
+    """A place that keeps captures in memory (`fxminify.backends.capture.places.CapturePlace`)."""
+
+    def __init__(self) -> None:
+        self.recordings: list[Recording] = []
+
+    def record(self, met: Recording) -> CaptureName:
+        self.recordings.append(met)
+        return len(self.recordings)
+
+    def seen_again(self, capture: CaptureName, times: int, versions: Mapping[str, str]) -> None:
+        pass
+
+    def remember(self, backend: str, known: Signature, capture: CaptureName) -> None:
+        pass
+
+    def recorded(self, backend: str, known: Signature) -> CaptureName | None:
+        return None
+
+
+def _said(exc: BaseException) -> str:
+    text = " ".join(f"{type(exc).__name__}: {exc}".split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
