@@ -24,6 +24,12 @@ FRONT = "README"
 #: The order of the pages. A page of docs/ that is not named here stands in the last group.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Use": (
+        "docs/terminal",
+        "docs/gallery",
+        "docs/guide",
+        "docs/faq",
+        "docs/shipped",
+        "docs/extending",
         "docs/glossary",
         "docs/signatures",
         "docs/templates",
@@ -32,7 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "docs/versions",
         "docs/security",
     ),
-    "Reference": ("docs/cli", "docs/reference", "docs/api", "docs/format", "docs/extending", "CHANGELOG"),
+    "Reference": ("docs/cli", "docs/reference", "docs/api", "docs/format", "CHANGELOG"),
     "How it works": ("docs/architecture", "docs/reduction", "docs/modules", "docs/benchmarks", "benchmarks/README"),
     "Contribute": ("CONTRIBUTING",),
 }

@@ -135,6 +135,7 @@ NOT_RUN = {
     "make recordings": "its halves take minutes; test_the_recording_is_what_the_commands_print makes one of them again",
     "make bench": "it takes hours",
     "pip install -c constraints.txt .": "it needs a package index; tests/process/test_wheel.py installs what it builds",
+    "pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu": "it needs the network",
     "minify run repro.db --executor dask://scheduler:8786": "it needs a cluster; test_cluster.py has one",
     "podman build -f docs/ci/Containerfile -t fxminify .": "it needs a registry; test_ci.py runs what the file says",
     'podman run --rm -v "$PWD:/work" fxminify catch train.py': "it needs that image",

@@ -69,10 +69,19 @@ def test_every_verb_has_one_uncut_line_in_a_group_of_the_help() -> None:
     assert headings == ["Options", *GROUPS]
 
 
-def test_every_verb_is_in_the_readme() -> None:
+def test_every_verb_is_in_the_guide() -> None:
+    guide = (ROOT / "docs" / "guide.md").read_text()
+    named = {verb for verb, *_ in commands(guide)} | {verb for verb in main.commands if f"`minify {verb}`" in guide}
+    assert set(main.commands) - named == {"backends", "doctor"}  # they are in docs/shipped.md and in README.md
+    others = (ROOT / "docs" / "shipped.md").read_text() + (ROOT / "README.md").read_text()
+    assert {"backends", "doctor"} <= {verb for verb, *_ in commands(others)}
+
+
+def test_readme_and_changelog_are_short_and_the_readme_links_to_each_page() -> None:
     readme = (ROOT / "README.md").read_text()
-    named = {verb for verb, *_ in commands(readme)}
-    assert set(main.commands) - named - {verb for verb in main.commands if f"`minify {verb}`" in readme} == set()
+    assert len(readme.splitlines()) <= 150
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} | {"CHANGELOG.md", "CONTRIBUTING.md"}
+    assert pages - set(re.findall(r"\]\(([^)]+)\)", readme)) == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))

@@ -33,7 +33,7 @@ DOCSTRING = re.compile(r'^ *r?"""\W*(\w+)', re.MULTILINE)
 COMMENT = re.compile(r"(?:^|  )#:? .*")
 CLAUSE = re.compile(r"(?:^|[.!] )(?:What|Who|Whoever|Whatever|Which)\b[^.?!|]{3,160}\.")
 #: Sentences that are still allowed in a file or folder. Lower a number when you rewrite one; it never rises.
-ALLOWED = {"CHANGELOG.md": 37}
+ALLOWED: dict[str, int] = {}
 #: Lines that stay, by file and a part of the line, with the reason.
 EXCEPTIONS = {
     ("store/private_values.py", "build builder jenkins ci nobody"): "nobody is the name of a user",
