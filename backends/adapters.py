@@ -82,8 +82,8 @@ class BackendAdapter:
 
     #: Parts of the compiler that can be turned off, the smallest effect first: `minify explain` tries them.
     switches: tuple[Switch, ...] = ()
-    #: Names under which torch's `CompilerBisector` counts what the compiler applies: passes, lowerings.
-    subsystems: tuple[str, ...] = ()
+    #: What the compiler applies one by one and `limited` can count, such as passes: a name, and one of them in words.
+    subsystems: Mapping[str, str] = {}
 
     #: Names of backends that fail on purpose, for tests. A chain does not capture their failures.
     fails_on_purpose: tuple[str, ...] = ()
@@ -129,6 +129,14 @@ class BackendAdapter:
     def fallbacks(self) -> AbstractContextManager[Callable[[], list[str]]]:
         """Collect what the backend leaves to eager inside the block: a line for each operation, with the reason."""
         return nullcontext(list)
+
+    def limited(self, subsystem: str, most: int) -> AbstractContextManager[list[str]]:
+        """Let the compiler do the first ``most`` applications of ``subsystem``. What is entered lists all by name."""
+        return nullcontext([])
+
+    def limit_variables(self, subsystem: str, most: int) -> Mapping[str, str]:
+        """Return the environment variables that have the effect of `limited` in a process of its own."""
+        return {}
 
 
 def adapters() -> dict[str, BackendAdapter]:

@@ -19,9 +19,9 @@ class CannotSwitch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """How to turn off the ``part`` of a compiler, a noun in words such as ``vectorised C++ code``.
+    """A way to turn off the ``part`` of a compiler, a noun in words such as ``vectorised C++ code``.
 
-    ``settings`` are entries of modules of settings, by module: ``{"torch._inductor.config": {"cpp.simdlen": 1}}``.
+    ``settings`` are entries of modules of settings, by module: ``{"acme.config": {"cpp.width": 1}}``.
     ``options`` are entries of ``torch.compile(options=...)``, plain values or dictionaries of such.
     """
 
@@ -48,7 +48,7 @@ class Switch:
 
 
 def together(switches: Sequence[Switch]) -> Switch:
-    """One switch that turns all of ``switches``."""
+    """Return a switch that turns all of ``switches``."""
     settings: dict[str, dict[str, Any]] = {}
     options: dict[str, Any] = {}
     for switch in switches:

@@ -111,7 +111,7 @@ def watched(facts: Facts, *, checks: bool, ended: str) -> str:
 
 
 def let_pass(facts: Facts) -> str:
-    """Return the words about the largest difference that a comparison let pass, empty if there is none."""
+    """Return the words about the largest difference that a comparison let pass, or an empty text."""
     if not facts.let_pass:
         return ""
     times, where = max(facts.let_pass, key=lambda pair: float(pair[0]))

@@ -75,7 +75,7 @@ class CannotCompare(Exception):
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Differences that `torch.testing.assert_close` refuses, and that are no divergences unless the comparison is
-    strict, by place: ``ill``, what is said of ill-conditioned results, and ``times``, the multiple of what
+    strict, by place: ``ill``, the words about ill-conditioned results, and ``times``, the multiple of what
     `torch.testing.assert_close` allows."""
 
     ill: dict[str, str] = field(default_factory=dict)

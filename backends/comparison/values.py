@@ -1,7 +1,7 @@
 """Judge the values of two results, for `backends.comparison.compare`.
 
 A value is divergent if its distance from the float64 result is more than ten times what the tolerance, eager's own
-error and the perturbed inputs allow: a compiler may use another algorithm, whose error is a few times that of eager.
+error and the perturbed inputs allow: a compiler may use another algorithm, whose error is a few times eager's.
 The tolerance counts once instead of ten times in a strict comparison, and where a person gave it for the dtype.
 `Judgement.let_pass` returns what counting it ten times lets pass.
 Integers and booleans must agree exactly, unless perturbed inputs change them too (an argmax over a tie). If few values
@@ -158,7 +158,7 @@ class Judgement:
 
     def let_pass(self) -> float:
         """The largest error of a value that a strict comparison would report and this one does not, as a multiple of
-        what `torch.testing.assert_close` allows. 0.0 if there is none, and for very large results, where it is unknown.
+        what `torch.testing.assert_close` allows. 0.0 without an error, and for very large results (unknown).
         """
         return 0.0 if self._noise is None else self._noise.let_pass()
 

@@ -81,7 +81,12 @@ class Inductor(BackendAdapter):
         _inductor("pattern matcher", pattern_matcher=False),
         _inductor("lowerings to code of its own", fallback_by_default=True),
     )
-    subsystems = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes", "lowerings")
+    subsystems: Mapping[str, str] = {
+        "pre_grad_passes": "pre-grad pass",
+        "joint_graph_passes": "joint-graph pass",
+        "post_grad_passes": "post-grad pass",
+        "lowerings": "lowering of",
+    }
     missing_tools = (
         "torch._inductor.exc.InvalidCxxCompiler", "torch._inductor.exc.TritonMissing",
         "torch._inductor.exc.GPUTooOldForTriton",
@@ -134,6 +139,15 @@ class Inductor(BackendAdapter):
             if config and config == patches:
                 return None, mode, obj.dynamic
         return config or None, None, obj.dynamic
+
+    def limited(self, subsystem: str, most: int) -> contextlib.AbstractContextManager[list[str]]:
+        from .applications import limited
+
+        return limited(subsystem, most)
+
+    def limit_variables(self, subsystem: str, most: int) -> Mapping[str, str]:
+        own = {"BACKEND": "inductor", "SUBSYSTEM": subsystem, "MAX": str(most - 1)}
+        return {f"TORCH_BISECT_{name}": value for name, value in own.items()}
 
     def checks(self) -> Iterator[tuple[str, bool, str]]:
         found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")

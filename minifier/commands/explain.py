@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..reporting.cause import SwitchRow
 
 
-@click.command(cls=IndexCommand)
+@click.command(cls=IndexCommand, short_help="Find the part of the backend, and a way around.")
 @index_argument(one=True)
 @click.option("--budget", default=60, show_default=True, metavar="N", help="The most queries.")
 @click.option("--timeout", default=300.0, show_default=True, metavar="S", help="Seconds for one query.")

@@ -1,4 +1,4 @@
-"""What a hunt runs, as plain data: a `Program` of a `Suite`, and the `CallResult` of each of its calls.
+"""The programs of a hunt and their results, as plain data: `Program`, `Suite`, and the `CallResult` of each call.
 
 A suite is an object that an entry point of the group ``fxminify.suites`` names. It lists programs, and prepares one in
 a worker: a function and the arguments of its calls, the same for the same program in every process.
@@ -19,9 +19,9 @@ from ...store.errors import StoreError
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program of a suite.
+    """A program of a suite.
 
-    ``dtype`` is that of its inputs, empty if the suite has none. ``gradient``: its inputs require gradients.
+    ``dtype`` is the dtype of its inputs, empty if the suite has none. ``gradient``: its inputs require gradients.
     ``dynamic``: it is compiled with symbolic sizes. ``layout`` is ``contiguous`` or ``noncontiguous``. ``calls`` is the
     largest number of calls, drawn with ``seed``.
     """
@@ -44,7 +44,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which programs a suite is to list: the product of these. ``names`` are patterns such as ``nn.functional.*``."""
+    """A selection of programs: the product of these. ``names`` are patterns such as ``nn.functional.*``."""
 
     names: tuple[str, ...] = ("*",)
     dtypes: tuple[str, ...] = ("float32",)
@@ -79,7 +79,7 @@ class Suite(Protocol):
 
 
 class CallOutcome(StrEnum):
-    """What became of one call."""
+    """The outcome of one call."""
 
     OK = "ok"  # compared with eager, and the same
     FAILS = "fails"  # the backend raised, diverged, crashed or hung
@@ -91,7 +91,7 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One failure of a call: the fields of a `Failure` that a row shows, and the digest of its signature."""
+    """A failure of a call: the fields of a `Failure` that a row shows, and the digest of its signature."""
 
     kind: str
     phase: str

@@ -36,7 +36,7 @@ def run_argument(program: Program, backend: Json, without: Sequence[int] = (), a
 def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """Run a program in a worker: a `ProgramResult` as JSON.
 
-    The phase of call N is ``call N``, that of all calls together ``calls``.
+    The phase of call N is ``call N``, the phase of all calls together ``calls``.
     """
     from ...backends.provenance.spec import BackendSpec
     from .trial import run_program

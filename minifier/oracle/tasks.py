@@ -83,11 +83,12 @@ def observe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Js
 def observe_limited(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: an `Observation` as JSON, and the ``applications`` of a subsystem of torch in their order.
 
-    The argument is that of ``observe``, with ``subsystem`` and ``most``: no more applications than that are done.
+    The argument is the argument of ``observe`` with ``subsystem`` and ``most``, the most applications that are done.
     """
-    from .applications import limited
+    from ...backends.adapters import adapter_of
 
-    with limited(argument["subsystem"], argument["most"]) as applied:
+    adapter = adapter_of(argument["case"]["backend"]["name"])
+    with adapter.limited(argument["subsystem"], argument["most"]) as applied:
         found = observe(argument, scratch, mark)
     return {"observation": found, "applications": applied}
 

@@ -1,4 +1,4 @@
-"""What the search for a cause found: where in a compiler a failure arises, and what works around it.
+"""The result of the search for a cause: the part of a compiler in which a failure arises, and ways around it.
 
 `fxminify.minifier.reporting.find_cause` searches. Reports read the answer here.
 """
@@ -20,11 +20,6 @@ ARTIFACT = "cause"
 CURES, STAYS, OTHER, CANNOT = "passes", "same failure", "another failure", "cannot run"
 #: What the captured graph does with a way around.
 HELPS = "passes"
-#: One application of each subsystem of torch, in words.
-_NAMES = {
-    "pre_grad_passes": "pre-grad pass", "joint_graph_passes": "joint-graph pass",
-    "post_grad_passes": "post-grad pass", "lowerings": "lowering of", "decomposition": "decomposition of",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +43,18 @@ class SwitchRow:
 class Application:
     """The application of a pass or lowering with which the failure begins to show: ``number`` of ``count``, from 1.
 
-    ``checked``: the script failed with the one of the `variables`, and passed with the other.
+    ``kind`` is one application of the subsystem in words. ``fails_with`` and ``passes_with`` are environment variables,
+    ``NAME=value``. ``checked``: the script failed with the ones, and passed with the others.
     """
 
     subsystem: str
     number: int
     count: int
     name: str
+    kind: str
+    fails_with: tuple[str, ...]
+    passes_with: tuple[str, ...]
     checked: bool = False
-
-    @property
-    def variables(self) -> tuple[str, str]:
-        """The environment variables with which the failure shows, and those with which it does not."""
-        of = f"TORCH_BISECT_BACKEND=inductor TORCH_BISECT_SUBSYSTEM={self.subsystem} TORCH_BISECT_MAX="
-        return f"{of}{self.number - 1}", f"{of}{self.number - 2}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +93,18 @@ class Cause:
         return [row for row in self.rows if row.result == CURES]
 
     def fails_in(self) -> str:
-        """Where the failure arises: the part whose switch has the smallest effect, and the applications torch counts.
+        """Return the part whose switch has the smallest effect, and the applications that torch counts.
 
         A switch that the captured graph passes with, too, goes before one with which only the minimal case does.
         """
         helping = {way.lines for way in self.ways if way.captured == HELPS}
         cures = sorted(self.cures, key=lambda row: row.lines not in helping)
         parts = [row.part for row in cures[:1]]
-        parts += [
-            f"{_NAMES.get(a.subsystem, a.subsystem)} {a.name} (application {a.number} of {a.count})"
-            for a in self.applications
-        ]
+        parts += [f"{a.kind} {a.name} (application {a.number} of {a.count})" for a in self.applications]
         return "; ".join(parts)
 
     def sentences(self) -> list[str]:
-        """What a report says: where the failure arises, and each way around."""
+        """Return the sentences of a report: the part in which the failure arises, and each way around."""
         out = []
         stays = sum(row.result == STAYS for row in self.rows)
         if where := self.fails_in():

@@ -9,6 +9,7 @@ from ...repro_templates.source.function import print_graph
 from ...store import codec
 from ...store.document.case import Case
 from ...store.document.program_lines import comes_from
+from ...store.errors import StoreError
 from ...store.index import Index
 from ..oracle import ablation, first_node, rest
 from ..reducer import history
@@ -29,16 +30,13 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
     told = history.stored(index, capture_id)
     if failed := {effort.pass_name: effort.problems for effort in (told.passes if told else ()) if effort.problems}:
         out["failed_passes"] = failed
-    if (arises := cause.found(index, capture_id)) is not None:
-        out["cause"] = arises.to_json() | {"sentences": arises.sentences()}
+    out |= _answers(index, capture_id)
     if lines := retested(index, info):
         out["retested"] = lines
     if (first := first_node.stored(index, capture_id)) is not None:
         out["first_node"] = first
     if info.state == "unsupported":
         return {**out, "graph": info.graph_text}
-    if (layers := ablation.stored(index, capture_id)) is not None:
-        out["ablation"] = layers.to_json()
     best = index.best(info)
     if best is not None:
         out["comes_from"] = comes_from(best.graph)
@@ -48,6 +46,23 @@ def details(index: Index, capture_id: int, *, captured: bool = False) -> dict[st
     out["backend_spec"] = {k: v for k, v in case.backend.items() if k != "search_path"}
     out["context"] = {k: v for k, v in case.context.items() if k != "rng"}
     return {**out, "graph": _graph(case)}
+
+
+def _answers(index: Index, capture_id: int) -> dict[str, Any]:
+    """The answers of `minify explain` and `minify ablate`; in ``problems`` why one of them cannot be read."""
+    out: dict[str, Any] = {}
+    problems = []
+    try:
+        if (arises := cause.found(index, capture_id)) is not None:
+            out["cause"] = arises.to_json() | {"sentences": arises.sentences()}
+    except StoreError as error:
+        problems.append(str(error))
+    try:
+        if (layers := ablation.stored(index, capture_id)) is not None:
+            out["ablation"] = layers.to_json()
+    except StoreError as error:
+        problems.append(str(error))
+    return out | ({"problems": problems} if problems else {})
 
 
 def _graph(case: Case) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
 from ...backends.adapters import BackendAdapter, adapter_of
-from ...backends.provenance.access import Access
 from ...backends.provenance.spec import BackendSpec
 from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement, wanted
@@ -26,7 +26,7 @@ from ...store.document.case import Blobs, Case, Json, to_json
 from ...store.errors import StoreError
 from ...store.index import Index
 from ...store.matching import FailureMatcher
-from ..consent import NOT_TRUSTED, Confirm, Tell, may_run, refuse, silent
+from ..consent import NOT_TRUSTED, AgreedCase, Confirm, Tell, may_run, refuse, silent
 from ..oracle import tasks
 from ..oracle.observation import Observation, Seen, of_reply
 from ..sandbox.launcher import BackendImportError, SandboxError
@@ -73,7 +73,9 @@ def explain(
         )
         if agreed is None:
             raise StoreError(f"capture {id} was {NOT_TRUSTED}")
-        whole = may_run(id, stored.captured(), trust=trust, sandbox=sandbox, tell=tell)
+        whole: AgreedCase | None = None
+        with suppress(StoreError):  # the captured case cannot be read: only the minimal one is tried
+            whole = may_run(id, stored.captured(), trust=trust, sandbox=sandbox, tell=tell)
         failure = index.captures.get(id).failure
         if failure is None:
             raise StoreError(f"capture {id} has no failure to compare with")
@@ -96,12 +98,12 @@ def explain(
 
         try:
             with CompilerCaches() as caches:
-                search = _Search(
+                search = _CauseSearch(
                     case, None if whole is None else whole.case,
                     index.blobs.view([*case.storages, *(() if whole is None else whole.case.storages)]),
                     FailureMatcher((failure,)), adapter, cause, timeout, budget, keep, done,
                 )  # fmt: skip
-                search.run(confinement, None if confinement is not None else caches, agreed.access)
+                search.run(agreed, confinement, None if confinement is not None else caches)
             if stored.script is not None:
                 _, files, _ = stored_repro(index, id, "script", unverified=True, stored=stored)
                 script = Script(agreed.script, timeout, search_path(case), files)
@@ -113,7 +115,7 @@ def explain(
 
 
 @dataclass(slots=True)
-class _Search:
+class _CauseSearch:
     case: Case
     captured: Case | None
     blobs: Blobs
@@ -127,12 +129,12 @@ class _Search:
     entry: str = ""
     pool: Pool = field(init=False)
 
-    def run(self, confinement: Confinement | None, caches: CompilerCaches | None, access: Access) -> None:
-        case, more = self.case, () if self.captured is None else self.captured.imports
+    def run(self, agreed: AgreedCase, confinement: Confinement | None, caches: CompilerCaches | None) -> None:
+        case, more = agreed.case, () if self.captured is None else self.captured.imports
         mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
         with Pool(
             case.backend, [*case.imports, *(i for i in more if i not in case.imports)],
-            mode=mode, confinement=confinement, caches=caches, access=access,  # type: ignore[arg-type]
+            mode=mode, confinement=confinement, caches=caches, access=agreed.access,  # type: ignore[arg-type]
         ) as self.pool:  # fmt: skip
             self.pool.scratch.put(self.blobs)
             self.cause = replace(self.cause, stopped="")
@@ -165,7 +167,7 @@ class _Search:
         return seen.failure is not None and self.matcher.shows(seen.failure)
 
     def find_entry(self) -> None:
-        """Take the way of calling the backend with which the failure shows. Raises `StoreError` where there is none."""
+        """Take the way of calling the backend with which the failure shows. Raises `StoreError` otherwise."""
         for self.entry in reversed(tasks.ENTRIES):
             if self.shows(self.observe(self.case)):
                 return
@@ -231,7 +233,14 @@ class _Search:
             if answer is None:
                 return
             passes, fails = (passes, middle) if answer else (middle, fails)
-        application = Application(subsystem, fails, len(names), names[fails - 1][:200])
+        fails_with, passes_with = (
+            tuple(f"{k}={v}" for k, v in self.adapter.limit_variables(subsystem, most).items())
+            for most in (fails, fails - 1)
+        )
+        application = Application(
+            subsystem, fails, len(names), names[fails - 1][:200], self.adapter.subsystems[subsystem], fails_with,
+            passes_with,
+        )  # fmt: skip
         self.update(applications=(*self.cause.applications, application))
 
     def find_ways(self) -> None:
@@ -254,17 +263,17 @@ class _Search:
         out = []
         for application in self.cause.applications:
             codes = [
-                processes.run(replace(script, variables=dict(v.split("=") for v in variables.split())), plain=True).code
-                for variables in application.variables
+                processes.run(replace(script, variables=dict(v.split("=", 1) for v in given)), plain=True).code
+                for given in (application.fails_with, application.passes_with)
             ]
             out.append(replace(application, checked=codes[0] not in (0, None) and codes[1] == 0))
         if out:
             self.update(applications=tuple(out))
 
     def of_captured(self, switch: Switch) -> str:
-        """What the captured graph does with ``switch`` turned."""
+        """Run the captured graph with ``switch`` turned, and return the outcome in words."""
         if self.captured is None:
-            return "was not run: it is not trusted"
+            return "was not run: it is not trusted or cannot be read"
         try:
             seen = self.observe(switch.applied(self.captured))
         except CannotSwitch as error:

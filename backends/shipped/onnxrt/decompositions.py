@@ -23,7 +23,7 @@ from . import exporter, partition
 aten = torch.ops.aten
 
 #: Not decomposed. If ``lift_fresh`` were, AOTAutograd would refuse graphs with tensor constants. The decomposition of
-#: ``diagonal_scatter`` writes to a view, which a functional graph cannot do. That of ``copysign`` calls
+#: ``diagonal_scatter`` writes to a view, which a functional graph cannot do. The one for ``copysign`` calls
 #: ``prims.signbit``, whose meta function says another dtype than it returns.
 _WHOLE = (
     aten.copysign.Scalar,

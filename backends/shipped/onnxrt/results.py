@@ -1,4 +1,4 @@
-"""What an ATen graph returns, and where each result comes from: `results_of`.
+"""The results of an ATen graph, and the source of each: `results_of`.
 
 A model computes tensors that no other value shares memory with. Everything else is made from the inputs and from what
 the model computed: inputs themselves, numbers, constants, and views. Views run in PyTorch, so they share memory and
@@ -174,7 +174,7 @@ def _size(inputs: Sequence[Any], place: tuple[int, int | None]) -> Any:
 
 
 def _places(holders: list[torch.fx.Node]) -> dict[Any, tuple[int, int | None]]:
-    """Where each symbol can be read: (input, None) for a number, (input, dimension) for a tensor."""
+    """Return a place to read each symbol: (input, None) for a number, (input, dimension) for a tensor."""
     places: dict[Any, tuple[int, int | None]] = {}
     for position, holder in enumerate(holders):
         value = holder.meta["val"]

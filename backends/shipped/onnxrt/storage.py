@@ -72,7 +72,7 @@ class Storage:
 
 @dataclass(slots=True)
 class Watched:
-    """What was made or refused, in that order, and the reports."""
+    """Models that were made or refused, in that order, and the reports."""
 
     models: list[StoredModel] = field(default_factory=list)
     reports: list[OnnxrtReport] = field(default_factory=list)

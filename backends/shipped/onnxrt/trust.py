@@ -1,4 +1,4 @@
-"""Which translations of the exporter are right: `Trust`, with a table made by a hunt, and a check of what it lacks.
+"""Decide which translations of the exporter are right: `Trust`, with a table made by a hunt and a check of the rest.
 
 The table says of a pattern of calls (`patterns`) that its translation gave what eager gives, or what was wrong. It
 holds for the versions of torch, onnxscript and onnxruntime that made it, for the CPU and for the default opset. A call
@@ -39,7 +39,7 @@ def installed() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is known of patterns under some ``versions``: an empty text if the translation is right, else the reason."""
+    """Knowledge of patterns under some ``versions``: an empty text if the translation is right, else the reason."""
 
     versions: Mapping[str, str]
     known: dict[CallPattern, str] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def ablation(found: Ablation) -> None:
 
 
 def cause(found: Cause) -> None:
-    """What each switch does, where the failure arises, and what works around it."""
+    """Print the effect of each switch, the part in which the failure arises, and the ways around it."""
     console = Console()
     by_result: dict[str, list[str]] = {}
     for row in found.rows:
@@ -50,9 +50,9 @@ def cause(found: Cause) -> None:
     for sentence in found.sentences():
         console.print(Text(printable(sentence, 1000)))
     for application in found.applications:
-        for variables, outcome in zip(application.variables, ("fails", "passes"), strict=True):
+        for given, outcome in ((application.fails_with, "fails"), (application.passes_with, "passes")):
             if application.checked:
-                console.print(Text(printable(f"{outcome}: {variables} python repro.py", 1000)), soft_wrap=True)
+                console.print(Text(printable(f"{outcome}: {' '.join(given)} python repro.py", 1000)), soft_wrap=True)
     console.print(Text(f"({count(found.queries, 'query')})"))
 
 
@@ -104,6 +104,7 @@ def show(
         field("", f"and {len(lines) - LONGEST_GRAPH} more lines: minify show {this} --captured", console)
     if explained is not None:
         explanation(explained, console=console)
+    field("problem", "\n".join(found.get("problems", ())) or None, console)
     field("cause", "\n".join((found.get("cause") or {}).get("sentences", ())) or None, console)
     if details or not verified:
         _details(found, console)

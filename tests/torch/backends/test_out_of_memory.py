@@ -30,7 +30,7 @@ def wrong(gm: fx.GraphModule, inputs: Any) -> Any:
 
 
 def run(
-    db: str, backend: Callable[..., Any], caplog: pytest.LogCaptureFixture, *, gradient: bool = False
+    db: str, backend: Callable[..., Any], own_log: pytest.LogCaptureFixture, *, gradient: bool = False
 ) -> tuple[list[str], bool]:
     """Run a program that computes what eager computes, with each call compared. Return the messages, and whether
     something was stored."""
@@ -41,12 +41,12 @@ def run(
         if gradient:
             result.sum().backward()
     assert result.shape == (4,)
-    return [r.getMessage() for r in caplog.records if r.name == "fxminify"], Path(db).exists()
+    return [r.getMessage() for r in own_log.records if r.name == "fxminify"], Path(db).exists()
 
 
-def test_memory_that_eager_lacks(db: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_eager_lacks(db: str, own_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedStorages, "eager", full)
-    assert run(db, healthy, caplog) == (
+    assert run(db, healthy, own_log) == (
         [
             "fxminify could not check a compiled graph against eager: there is not enough memory to compare it "
             f"(RuntimeError: {FULL})"
@@ -57,18 +57,18 @@ def test_memory_that_eager_lacks(db: str, caplog: pytest.LogCaptureFixture, monk
 
 @pytest.mark.parametrize("place", [(reference, "run_wide"), (precision, "execute")])
 def test_memory_that_a_further_run_lacks(
-    place: tuple[Any, str], db: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    place: tuple[Any, str], db: str, own_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without that run a difference cannot be judged: neither a failure nor an agreement."""
     monkeypatch.setattr(*place, full)
-    [message], stored = run(db, wrong, caplog)
+    [message], stored = run(db, wrong, own_log)
     assert "there is not enough memory to compare it" in message
     assert not stored
 
 
 @pytest.mark.parametrize("gradient", [False, True])
 def test_memory_that_the_compiled_graph_lacks_only_beside_the_copies(
-    gradient: bool, db: str, caplog: pytest.LogCaptureFixture
+    gradient: bool, db: str, own_log: pytest.LogCaptureFixture
 ) -> None:
     calls = iter([True, False])
 
@@ -89,6 +89,6 @@ def test_memory_that_the_compiled_graph_lacks_only_beside_the_copies(
         apply: Any = Limited.apply
         return lambda *given: tuple(map(apply, gm.forward(*given)))
 
-    [message], stored = run(db, limited, caplog, gradient=gradient)
+    [message], stored = run(db, limited, own_log, gradient=gradient)
     assert "there is not enough memory to compare it" in message
     assert not stored

@@ -45,16 +45,16 @@ def planted(fault: str, op: str = "relu") -> Callable[..., Any]:
 
 @pytest.mark.parametrize("fault", ["compile_error", "runtime_error", "out_of_memory"])
 def test_a_chain_goes_on_where_a_backend_fails_and_captures_what_it_was(
-    fault: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    fault: str, tmp_path: Path, own_log: pytest.LogCaptureFixture
 ) -> None:
     db = str(tmp_path / "repro.db")
     compiled = torch.compile(model, backend=fxminify.chain(planted(fault), "aot_eager", db=db))
-    with caplog.at_level(logging.WARNING):
+    with own_log.at_level(logging.WARNING):
         for _ in range(2):
             assert torch.equal(compiled(points()), model(points()))
             assert torch.equal(gradient(compiled, points()), gradient(model, points()))
-    assert "backend partial(faulty) failed" in caplog.text
-    assert "trying aot_eager" in caplog.text
+    assert "backend partial(faulty) failed" in own_log.text
+    assert "trying aot_eager" in own_log.text
     with Index.open(db, readonly=True) as index:
         (row,) = index.captures.find()
     assert (row.kind, row.backend) == (fault, "partial(faulty)")

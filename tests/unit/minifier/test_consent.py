@@ -193,7 +193,8 @@ def test_the_gate_asks_only_about_what_this_user_did_not_make() -> None:
 RUNNERS = {
     "minifier/session/resources.py": ["workers"], "minifier/session/capture.py": ["reduce_capture", "_first_guess"],
     "minifier/oracle/ablation.py": ["layers"], "minifier/reporting/emit.py": ["__init__", "_again"],
-    "minifier/reporting/export.py": ["_run"], "minifier/service/fixed.py": ["_graph"],
+    "minifier/reporting/export.py": ["_run"], "minifier/reporting/find_cause.py": ["run"],
+    "minifier/service/fixed.py": ["_graph"],
 }  # fmt: skip
 
 
@@ -219,7 +220,7 @@ def test_what_runs_takes_what_the_gate_made() -> None:
         if isinstance(node, ast.Call)
     }
     assert {module for module, name in called if name == "Pool"} == {
-        "minifier/session/resources.py", "minifier/oracle/ablation.py",
+        "minifier/session/resources.py", "minifier/oracle/ablation.py", "minifier/reporting/find_cause.py",
         "minifier/sandbox/dask_worker.py",  # what a driver sends to it
         "minifier/hunting/translations.py",  # torch's operators, and no capture
     }  # fmt: skip
