@@ -93,11 +93,13 @@ _SECRETS = tuple((tuple(needles.split()), re.compile(pattern), masked) for needl
     ("_ - akia asia aiza ya29 sg.", rf"\b(?:{_PREFIXES})[A-Za-z0-9_-]{{12,}}+", "<masked>"),
     ("eyj", r"(?<![\w-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]++", "<masked>"),
 ))  # fmt: skip
+#: The addresses of a machine for itself, which are no private text: loopback, and all of its own.
+_THIS_MACHINE = re.compile(r"127\.|0\.0\.0\.0")
 #: What names a machine or a person.
 _ADDRESSES = tuple((tuple(needles.split()), re.compile(pattern), masked) for needles, pattern, masked in (
     ("://", r"(?<=://)[^/\s@]+@", ""),
     ("@", r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++", "<address>"),
-    (".", r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])", "<address>"),
+    (".", rf"(?<![\w.])(?!{_THIS_MACHINE.pattern})(?:\d{{1,3}}\.){{3}}\d{{1,3}}(?![\w.])", "<address>"),
     (": -", r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])", "<address>"),
 ))  # fmt: skip
 #: A text of words alone, in which there is nothing to look for by shape.
@@ -194,7 +196,7 @@ def _is_host(match: re.Match[str]) -> bool:
     """Return whether a word before a colon and a number is a host name, and not the name of a file or a module."""
     labels = match[0].lower().split(".")
     if match.string.endswith("://", 0, match.start()):
-        return labels != ["localhost"]
+        return labels != ["localhost"] and not _THIS_MACHINE.match(match[0])
     if match.string.endswith("/", 0, match.start()) or len(labels) < 2 or "" in labels:
         return False
     last = labels[-1]

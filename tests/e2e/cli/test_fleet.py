@@ -40,7 +40,7 @@ def test_what_is_lost_or_counted_twice_is_said(tmp_path: Path) -> None:
     assert outcome.wrong == [
         "1 captures are lost: ['relu']",
         "1 captures are stored twice: ['sin']",
-        "1 captures are of failures that nobody met: ['tanh']",
+        "1 captures are of failures that did not occur: ['tanh']",
         "2 occurrences are lost",
         "2 occurrences are counted twice",
     ]

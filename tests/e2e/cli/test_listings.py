@@ -11,7 +11,7 @@ from fxminify.cli import main
 VERBS = [
     *("catch", "capture", "import", "run", "list", "show", "history"),
     *("repro", "report", "export"),
-    *("verify", "retest", "ablate"),
+    *("verify", "retest", "ablate", "explain"),
     *("work", "tasks", "serve", "tokens", "notify", "send"),
     *("gc", "copy", "upgrade", "doctor", "backends", "passes", "formats"),
 ]
