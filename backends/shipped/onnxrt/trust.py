@@ -3,7 +3,7 @@
 The table says of a pattern of calls (`patterns`) that its translation gave what eager gives, or what was wrong. It
 holds for the versions of torch, onnxscript and onnxruntime that made it, for the CPU and for the default opset. A call
 of any other pattern, and every call under other versions, is checked once in a process, on made-up values, before its
-translation is used; if it cannot be checked, it is left to PyTorch. docs/notes/0026-trusted-translations.md says why.
+translation is used; if it cannot be checked, it is left to PyTorch. docs/notes/0027-trusted-translations.md says why.
 """
 
 from __future__ import annotations
