@@ -32,7 +32,10 @@ def json_lines() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("fxminify").setLevel(logging.INFO)
+    ours = logging.getLogger("fxminify")
+    ours.handlers.clear()  # a capture in this process gave it one of its own
+    ours.propagate = True
+    ours.setLevel(logging.INFO)
 
 
 class TaskLog:

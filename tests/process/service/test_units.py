@@ -67,9 +67,9 @@ def test_the_image_runs_a_command_that_there_is() -> None:
 @pytest.fixture
 def root_log() -> Iterator[None]:
     log, ours = logging.getLogger(), logging.getLogger("fxminify")
-    before = log.handlers[:], log.level, ours.level
+    before = log.handlers[:], ours.handlers[:], log.level, ours.level, ours.propagate
     yield
-    log.handlers[:], (log.level, ours.level) = before[0], before[1:]
+    log.handlers[:], ours.handlers[:], log.level, ours.level, ours.propagate = before
 
 
 @pytest.mark.usefixtures("root_log")
@@ -77,6 +77,8 @@ def test_every_log_becomes_json(capsys: pytest.CaptureFixture[str], monkeypatch:
     for name in ("uvicorn", "uvicorn.error"):  # a server that another test started has handlers of its own
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("fxminify"), "propagate", False)
+    logging.getLogger("fxminify").addHandler(logging.NullHandler())  # as a capture in this process does
     json_lines()
     logging.getLogger("fxminify").info("serving %s", "it\nhere", extra={"event": "serve"})
     logging.getLogger("uvicorn.error").warning("slow")
