@@ -203,7 +203,8 @@ def test_a_row_says_which_values_are_not_kept(tmp_path: Path, monkeypatch: pytes
     (named,) = row.provenance["left_out"].split("; ")
     assert re.fullmatch(r"l_\w+_parameters_weight_ \[\d+, \d+\] float32", named)
     (left,) = (spec for spec in case.tensors if spec.init is not None)
-    assert left.init == {"fn": "randn", "std": pytest.approx(0.12, abs=0.015)}  # 0.13 or 0.105: the weights are alike in size
+    # 0.13 or 0.11: the two weights are of one size, and either may be left out.
+    assert left.init == {"fn": "randn", "std": pytest.approx(0.12, abs=0.015)}
 
 
 # Workers
