@@ -34,7 +34,7 @@ from ..sandbox.pool import Pool, Reply
 from .cause import ARTIFACT, CANNOT, CURES, HELPS, OTHER, STAYS, Application, Cause, SwitchRow, WayAround, found
 from .export import search_path, stored_repro
 
-#: The most queries of one search.
+#: The most queries of one search; a search that goes on has as many again.
 BUDGET = 60
 #: Runs in unused workers that a way around must pass.
 CONFIRMATIONS = 2
@@ -127,6 +127,7 @@ class _CauseSearch:
     keep: Callable[[Cause], None]
     done: Callable[[SwitchRow], None]
     entry: str = ""
+    asked: int = 0
     pool: Pool = field(init=False)
 
     def run(self, agreed: AgreedCase, confinement: Confinement | None, caches: CompilerCaches | None) -> None:
@@ -147,6 +148,7 @@ class _CauseSearch:
                 for subsystem in self.adapter.subsystems:
                     self.bisect(subsystem)
                 self.find_ways()
+                self.update(stopped="")
             except _OutOfQueries:
                 self.update(stopped=f"{self.budget} queries were asked")
 
@@ -155,8 +157,9 @@ class _CauseSearch:
         self.keep(self.cause)
 
     def submit(self, task: str, argument: Json, *, fresh: bool = False) -> Reply:
-        if self.cause.queries >= self.budget:
+        if self.asked >= self.budget:
             raise _OutOfQueries
+        self.asked += 1
         self.cause = replace(self.cause, queries=self.cause.queries + 1)
         return self.pool.submit(task, argument, timeout=self.timeout, fresh=fresh).result()
 

@@ -89,6 +89,8 @@ def test_a_search_that_ran_out_of_queries_goes_on(explained: Callable[..., Cause
     assert (results(first), first.stopped) == ({"fuse": STAYS}, "2 queries were asked")
     again = explained(FUSE, TILE, needs="tile")
     assert (results(again), again.stopped) == ({"fuse": STAYS, "tile": CURES}, "")
+    third = explained(FUSE, TILE, needs="tile", budget=2)
+    assert (results(third), third.stopped, third.ways) == (results(again), "", again.ways)
     assert again.queries < 10
 
 
