@@ -111,9 +111,13 @@ class CompiledGraph:
         rng: dict[str, torch.Tensor],
         *,
         derivative: bool = False,
+        calls: int | None = None,
         **asked: bool,
     ) -> None:
-        """Store ``failure``, seen in a call or while compiling; with ``derivative`` while the gradient was traced."""
+        """Store ``failure``, seen in a call or while compiling; with ``derivative`` while the gradient was traced.
+
+        ``calls`` is the number of calls until the failure, by default of those until now.
+        """
 
         def eager() -> str | None:
             with self.marked("eager"):
@@ -122,7 +126,7 @@ class CompiledGraph:
         below = functools.partial(lower, self.snapshot, inputs, rng, self.spec, failure, self.aot)
         self.recorder.record(
             self.snapshot, self.spec, inputs, rng, failure,
-            calls=self.calls(), below=below, level=self.settings.level, eager=eager, **asked,
+            calls=calls or self.calls(), below=below, level=self.settings.level, eager=eager, **asked,
         )  # fmt: skip
 
     def calls(self) -> int:
@@ -150,8 +154,7 @@ class CompiledGraph:
                 self._wait -= 1
                 due = self._wait == 0 or (self._sizes is not None and self._sizes.doubled(args))
                 call = self._first_call(args) if due else self._call(args)
-                if due:
-                    self._check(compiled, args, kwargs, call)
+                passed = self._check(compiled, args, kwargs, call) if due else None
                 mark = journal.begin("forward", self.number) if journal is not None else None
                 self.invoked += 1
                 try:
@@ -159,6 +162,8 @@ class CompiledGraph:
                 except BaseException as exc:
                     self.failed(exc, call, Phase.FORWARD)
                     raise
+                if passed is not None:
+                    passed()
             except BaseException as exc:
                 seam.unseen(exc)
                 raise
@@ -191,8 +196,7 @@ class CompiledGraph:
             shapes.append(seen)
         self._wait -= 1
         doubled = self._sizes is not None and self._sizes.doubled(args)
-        if self._wait == 0 or doubled:
-            self._check(compiled, args, kwargs, call)
+        passed = self._check(compiled, args, kwargs, call) if self._wait == 0 or doubled else None
         before = [version_of(a) for a in args]
         began = time.perf_counter()
         self.invoked += 1
@@ -203,6 +207,8 @@ class CompiledGraph:
             self.failed(exc, call, Phase.FORWARD)
             raise
         seconds = time.perf_counter() - began
+        if passed is not None:
+            passed()
         self._calls += 1
         self._remember(call)
         if torch.is_grad_enabled():
@@ -225,8 +231,13 @@ class CompiledGraph:
 
     def _check(
         self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], call: CompiledCall
-    ) -> None:
-        """Compare ``call`` with eager before it is made, and record a failure."""
+    ) -> Callable[[], None] | None:
+        """Compare ``call`` with eager before it is made, and record a failure.
+
+        If the compiled graph raises, the program's own call will raise it, too. Returns what to do if that passes: a
+        backend that fails only the first time has then failed in the comparison alone.
+        """
+        passed: Callable[[], None] | None = None
 
         def marked(phase: str) -> AbstractContextManager[Any]:
             self.invoked += phase == "forward"
@@ -237,7 +248,9 @@ class CompiledGraph:
             with seam.own_calls():
                 result = check(self.snapshot, compiled, args, marked=marked, short=short)
             found = result.failure
-            if not result.unchecked:
+            if result.raised is not None:
+                passed = functools.partial(self._failed_once, result.raised, call, self.calls())
+            elif not result.unchecked:
                 self.recorder.note("compared" if found is None else "failed", self.spec)
             elif self._is_new(result.unchecked):
                 self.recorder.unchecked(result.unchecked)
@@ -248,6 +261,12 @@ class CompiledGraph:
         if self._wait == 0:
             self._wait = self._sampling.wait(self._due)
             self._due += self._wait
+        return passed
+
+    def _failed_once(self, failure: Failure, call: CompiledCall, calls: int) -> None:
+        """Record ``failure`` of the comparison of ``call``, which itself passed."""
+        self.recorder.note("failed", self.spec)
+        self.record(failure, call.kept(), call.rng, calls=calls)
 
     def _is_new(self, finding: str) -> bool:
         """Whether ``finding`` is new for this graph. Each finding is reported once."""

@@ -287,6 +287,16 @@ def operators(gm: fx.GraphModule) -> list[str]:
     return list(found)
 
 
+def flat(gm: fx.GraphModule) -> fx.GraphModule:
+    """``gm`` with its placeholders as arguments, and without the checks that ``torch.export`` puts before it."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in list(graph.nodes):
+        if node.op == "call_module" and not node.users and type(gm.get_submodule(node.target)).__name__ == "GuardsFn":
+            graph.erase_node(node)
+    return fx.GraphModule(gm, graph)
+
+
 def _copy(graph: fx.Graph) -> fx.Graph:
     """A copy without fake tensors, which would keep all of Dynamo's compilation alive."""
     new = copy.deepcopy(graph)

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from . import seam, standard_error
@@ -198,15 +198,63 @@ class _Hook:
         target = captured._target if captured is not None else self.everything
         if target is None or seam.ours() or not _usable() or (captured is not None and captured.is_deliberate):
             return call()
-        from ..provenance.absent import absent
-        from ..running.exceptions import differentiates, failure_of, unwrap
-        from .compiled_graph import CompiledGraph
-        from .graph_snapshot import GraphSnapshot, KeptInputs
 
         def spec() -> BackendSpec:
             from ..provenance import origin
 
             return origin.spec_of(wrapped if captured is None else captured._backend, compile_kwargs=given)
+
+        facts = seam.shape_facts()
+        self.thread.graph = self.thread.without_guards = None
+        optional = captured is not None and captured.optional
+        compiled, graph = self._compile(target, spec, gm, inputs, call, optional=optional)
+        if graph is None:
+            return compiled
+        if not callable(compiled):
+            from ...store.failure import Failure, FailureKind, Phase
+            from .graph_snapshot import KeptInputs
+
+            message = "compiler_fn did not return callable"
+            failure = Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message)
+            graph.record(failure, graph.snapshot.inputs or KeptInputs([], []), graph.snapshot.rng)
+            return compiled
+        target.recorder.note("watched", graph.spec)
+        graph.specialized = seam.shape_facts() > facts
+        if self.thread.graph is None:  # else this backend has let another one compile the graph
+            self.thread.graph = graph
+        return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
+
+    def packaging(self, gm: Any, inputs: Sequence[Any], options: dict[str, Any] | None, call: Callable[[], Any]) -> Any:
+        target = self.everything
+        if target is None or self.thread.compiling is not None or seam.ours() or not _usable():
+            return call()
+        from ..shipped import aoti
+        from .graph_snapshot import flat
+
+        package, graph = self._compile(target, partial(aoti.spec_of, options), flat(gm), inputs, call)
+        if graph is not None:
+            target.recorder.note("watched", graph.spec)
+        return package
+
+    def _compile(
+        self,
+        target: CaptureTarget,
+        spec: Callable[[], BackendSpec],
+        gm: Any,
+        inputs: Sequence[Any],
+        call: Callable[[], Any],
+        *,
+        optional: bool = False,
+    ) -> tuple[Any, CompiledGraph | None]:
+        """Return the result of ``call()``, and the graph, or None if it could not be kept. Failures are recorded.
+
+        ``optional`` says that another backend follows if this one is not installed.
+        """
+        from ...store.failure import Phase, lacking
+        from ..provenance.absent import absent
+        from ..running.exceptions import differentiates, failure_of, unwrap
+        from .compiled_graph import CompiledGraph
+        from .graph_snapshot import GraphSnapshot, KeptInputs
 
         entry = seam.enter()
         graph = None
@@ -221,42 +269,27 @@ class _Hook:
             refused = f"the graph could not be kept: {type(exc).__name__}: {exc}"
             log.warning("fxminify: %s", refused)
 
-        from ...store.failure import Failure, FailureKind, Phase, lacking
-
         if graph is None:
             try:
-                return call()
+                return call(), None
             except BaseException as exc:
                 if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
                     target.recorder.refuse(spec, failure_of(exc, Phase.COMPILE), refused)
                 raise
-        facts = seam.shape_facts()
-        self.thread.graph = self.thread.without_guards = None
         around, self.thread.compiling = self.thread.compiling, graph
         try:
             with standard_error.recorded() as written, graph.marked("compile"):
-                compiled = call()
+                return call(), graph
         except BaseException as exc:
             if _is_failure(exc) and seam.first_to_see(unwrap(exc), entry):
                 failure = replace(failure_of(exc, Phase.COMPILE), diagnostics=written())
                 if not (why := absent(exc, graph.spec().name)):
                     graph.record(failure, kept, snapshot.rng, derivative=differentiates(exc))
-                elif captured is None or not captured.optional:
+                elif not optional:
                     graph.record(lacking(failure, why), kept, snapshot.rng)
             raise
         finally:
             self.thread.compiling = around
-        if not callable(compiled):
-            message = "compiler_fn did not return callable"
-            graph.record(
-                Failure(FailureKind.COMPILE_ERROR, Phase.COMPILE, "AssertionError", message), kept, snapshot.rng
-            )
-            return compiled
-        target.recorder.note("watched", graph.spec)
-        graph.specialized = seam.shape_facts() > facts
-        if self.thread.graph is None:  # else this backend has let another one compile the graph
-            self.thread.graph = graph
-        return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
 
     def lowering(
         self, config: Any, partition: Callable[..., Any], compilers: dict[str, Callable[..., Any]]

@@ -19,7 +19,7 @@ from ...store.failure import Phase
 from ..provenance import origin
 from ..running import ambient
 from ..running.exceptions import differentiates, failure_of
-from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
+from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices, flat
 from .hook import capturing
 from .recorder import STORED, CaptureRecorder
 from .refusal import refusal
@@ -51,7 +51,7 @@ def record(
     if error is not None:
         at = Phase(phase)
         values = tree_leaves(list(inputs))
-        snapshot = GraphSnapshot.take(_flat(gm), values)
+        snapshot = GraphSnapshot.take(flat(gm), values)
         kept, rng = snapshot.inputs or KeptInputs.keep(values), ambient.rng_states(cuda_devices(values))
         failure, backward = failure_of(error, at), at is Phase.BACKWARD
         CaptureRecorder(str(db)).record(
@@ -73,13 +73,3 @@ def record(
                     raise
     stored = STORED[-1] if len(STORED) > before else None
     return stored if isinstance(stored, int) else None
-
-
-def _flat(gm: fx.GraphModule) -> fx.GraphModule:
-    """``gm`` with its placeholders as arguments, and without the checks that ``torch.export`` puts before it."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    for node in list(graph.nodes):
-        if node.op == "call_module" and not node.users and type(gm.get_submodule(node.target)).__name__ == "GuardsFn":
-            graph.erase_node(node)
-    return fx.GraphModule(gm, graph)

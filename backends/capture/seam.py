@@ -1,11 +1,12 @@
 """The places where Dynamo passes graphs to backends. Only this module patches torch; it uses private API.
 
 Dynamo calls every backend through ``WrapBackendDebug.__call__``. The class is patched, so functions that were compiled
-before are seen too. Three other places are watched: AOTAutograd's calls of a backend's compilers for forward, backward
-and inference; the building of guards, which fails where a backend specialized a dynamic shape; and autograd's engine,
-which runs every backward pass. For each thread this module also knows which calls the capture makes itself.
+before are seen too. Four other places are watched: AOTAutograd's calls of a backend's compilers for forward, backward
+and inference; the building of guards, which fails where a backend specialized a dynamic shape; autograd's engine,
+which runs every backward pass; and ``torch._inductor.aot_compile``, for packages of graphs that Dynamo does not
+compile. For each thread this module also knows which calls the capture makes itself.
 
-Nothing here imports torch. If Dynamo is not loaded yet, an import hook patches it once it is loaded.
+Nothing here imports torch. If Dynamo or Inductor is not loaded yet, an import hook patches it once it is loaded.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 AFTER_DYNAMO = "torch._dynamo.repro.after_dynamo"
+INDUCTOR = "torch._inductor"
 
 
 class Observer(Protocol):
@@ -37,6 +39,9 @@ class Observer(Protocol):
     def guards_built(self, exc: Exception | None) -> bool:
         """The frame's guards were built, or that raised ``exc``. Returns whether to try once more."""
 
+    def packaging(self, gm: Any, inputs: Sequence[Any], options: dict[str, Any] | None, call: Callable[[], Any]) -> Any:
+        """``call()`` compiles ``gm`` with AOTInductor for ``inputs``. Returns its result."""
+
     def backward_failed(self, exc: BaseException) -> None:
         """A backward pass raised ``exc``."""
 
@@ -50,10 +55,14 @@ def attach(observer: Observer) -> None:
     global _finder
     if _patched or _finder is not None:
         return
-    if AFTER_DYNAMO in sys.modules:
-        _patch(observer)
-    else:
-        _finder = _Finder(partial(_patch, observer))
+    later: dict[str, Callable[[], None]] = {}
+    for name, patch in ((AFTER_DYNAMO, _patch_dynamo), (INDUCTOR, _patch_inductor)):
+        if name in sys.modules:
+            patch(observer)
+        else:
+            later[name] = partial(patch, observer)
+    if later:
+        _finder = _Finder(later)
         sys.meta_path.insert(0, _finder)
 
 
@@ -69,15 +78,15 @@ def detach() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Calls ``then`` after the import of the module of Dynamo that is patched."""
+    """Calls ``then[name]`` after the import of each of these modules."""
 
-    def __init__(self, then: Callable[[], None]) -> None:
+    def __init__(self, then: dict[str, Callable[[], None]]) -> None:
         self._then = then
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != AFTER_DYNAMO:
+        if fullname not in self._then:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
@@ -86,16 +95,17 @@ class _Finder(importlib.abc.MetaPathFinder):
             def exec_module(module: ModuleType) -> None:
                 load(module)
                 global _finder
-                if _finder is self:
-                    sys.meta_path.remove(self)
-                    _finder = None
-                    self._then()
+                if _finder is self and (then := self._then.pop(fullname, None)) is not None:
+                    if not self._then:
+                        sys.meta_path.remove(self)
+                        _finder = None
+                    then()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _patch(observer: Observer) -> None:
+def _patch_dynamo(observer: Observer) -> None:
     import torch._functorch.aot_autograd
     import torch.autograd.graph
     from torch._dynamo import convert_frame
@@ -163,6 +173,24 @@ def _patch(observer: Observer) -> None:
     run_backward = engine(torch.autograd.graph._engine_run_backward)
     for module in (torch.autograd.graph, torch.autograd):
         _replace(module, "_engine_run_backward", lambda _: run_backward)
+
+
+def _patch_inductor(observer: Observer) -> None:
+    from torch.utils._pytree import tree_leaves
+
+    def packaging(original: Any) -> Any:
+        @wraps(original)
+        def aot_compile(gm: Any, args: Any, kwargs: Any = None, *, options: Any = None) -> Any:
+            call = partial(original, gm, args, kwargs, options=options)
+            try:
+                return observer.packaging(gm, tree_leaves((args, kwargs or {})), options, call)
+            except BaseException as exc:
+                unseen(exc)
+                raise
+
+        return aot_compile
+
+    _replace(sys.modules[INDUCTOR], "aot_compile", packaging)
 
 
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:

@@ -28,13 +28,14 @@ class CheckResult:
     """The result of a comparison. If all fields have their defaults, the compiled graph agrees with eager.
 
     ``failure`` is what the compiled graph did wrong: in the backward pass if ``backward``, and visible only in a
-    comparison if ``compare``. It does not hold an exception of the forward run, which the program's own call will
-    raise. ``unchecked`` says why the call could not be compared, or which results could not be judged. ``times`` is the
-    largest difference that was let pass, as a multiple of what `torch.testing.assert_close` allows, and ``where`` its
-    place.
+    comparison if ``compare``. ``raised`` is what the forward run raised. The program's own call will raise it, too,
+    unless the backend fails only the first time. ``unchecked`` says why the call could not be compared, or which
+    results could not be judged. ``times`` is the largest difference that was let pass, as a multiple of what
+    `torch.testing.assert_close` allows, and ``where`` its place.
     """
 
     failure: Failure | None = None
+    raised: Failure | None = None
     backward: bool = False
     compare: bool = False
     unchecked: str = ""
@@ -124,7 +125,7 @@ def _compiled_run(
         if is_out_of_memory(exc):  # the copies need memory, too: the program's own call tells
             raise CannotCompare(too_large(exc)) from exc
         if phases[-1] is not Phase.BACKWARD:
-            return CheckResult()
+            return CheckResult(raised=failure_of(exc, Phase.FORWARD, graphs=[snapshot.graph]))
         return CheckResult(failure_of(exc, Phase.BACKWARD, graphs=[snapshot.graph]), backward=True)
 
 

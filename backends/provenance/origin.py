@@ -17,7 +17,7 @@ import math
 import os
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -54,6 +54,15 @@ def spec_of(backend: Any, *, compile_kwargs: Mapping[str, Any] | None = None) ->
         return BackendSpec(name=name, problem=f"backend {name!r} could not be examined: {type(exc).__name__}: {exc}")
 
 
+def copied(function: Callable[..., Any], *, options: Mapping[str, Any] | None = None) -> BackendSpec:
+    """The spec of a backend whose text is copied although it can be imported. Never raises, see `spec_of`."""
+    try:
+        return _Origin(imports=False).spec(function, options, None, None)
+    except CannotEmbed as exc:
+        name = shown(function)
+        return BackendSpec(name=name, problem=f"backend {name!r} cannot be copied: {exc}")
+
+
 def express(value: Any) -> Expression:
     """``value`` as an expression that needs no embedded source. Raises `CannotEmbed`."""
     return _Origin()._express_inside(value)
@@ -74,10 +83,11 @@ def _with_copy(spec: BackendSpec, backend: Any, given: Mapping[str, Any]) -> Bac
 
 class _Origin:
     """The analysis of one backend. One `Embedder` collects the source to embed. ``factories`` says whether importable
-    factories are called."""
+    factories are called, ``imports`` whether a backend that can be imported is."""
 
-    def __init__(self, *, factories: bool = True) -> None:
+    def __init__(self, *, factories: bool = True, imports: bool = True) -> None:
         self._factories = factories
+        self._imports = imports
         self.calls_factory = False
         #: Calls of factories whose result wraps a closure that this analysis found.
         self._wrapping: list[FactoryCall] = []
@@ -90,7 +100,7 @@ class _Origin:
         if not isinstance(dynamic, bool):
             dynamic = None
         mode = mode if isinstance(mode, str) and mode != "default" else None
-        name = backend if isinstance(backend, str) else registry.name_of(backend)
+        name = backend if isinstance(backend, str) else registry.name_of(backend) if self._imports else ""
         spec = (self._named(name) if name else None) or self._object(name, backend)
         written = self._options(options) if options else None
         spec = replace(spec, options=written, mode=mode, dynamic=dynamic, source=self._embedder.embedded())
@@ -126,7 +136,7 @@ class _Origin:
         if not callable(backend):
             raise CannotEmbed(f"it is {type(backend).__name__}, not callable")
         mark, before = self._embedder.mark(), self.calls_factory
-        target = self.express(backend)
+        target = self.express(backend) if self._imports else self._carry(backend)
         if len(self._wrapping) == 1:
             try:
                 self._embedder.reset(mark)

@@ -126,6 +126,7 @@ NOT_RUN = {
     "make test-random": "it is these tests",
     "make test-server": "it is these tests",
     "make test-backends": "it is these tests",
+    "make test-ops": "it is these tests, and takes hours",
     "make test-torch TORCH=2.15.0": "it is these tests, and needs a package index",
     "make check": "it is these tests",
     "make quick": "it is these tests",

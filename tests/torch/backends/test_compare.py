@@ -415,6 +415,25 @@ def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_fun
         assert [(row.kind, row.phase) for row in index.captures.find()] == [("divergence", "forward")]
 
 
+def test_a_failure_of_the_first_call_alone_is_captured_though_the_check_made_that_call(db: str) -> None:
+    def once(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        calls = []
+
+        def run(*args: Any) -> Any:
+            calls.append(args)
+            if len(calls) == 1:
+                raise RuntimeError("not warm")
+            return gm(*args)
+
+        return run
+
+    with fxminify.capturing(db, check=True):
+        assert torch.equal(torch.compile(torch.sin, backend=once)(torch.zeros(3)), torch.zeros(3))
+    with Index.open(db) as index:
+        (row,) = index.captures.find()
+        assert (row.kind, row.phase, row.failure and row.failure.message) == ("runtime_error", "forward", "not warm")
+
+
 def test_what_could_not_be_checked_is_logged(db: str, own_log: pytest.LogCaptureFixture) -> None:
     with fxminify.capturing(db, check=True):
         torch.compile(lambda x: F.dropout(x, 0.5), backend="inductor")(torch.ones(64))
