@@ -101,6 +101,7 @@ def _exchange_before_each_statement(
         adversary.restore()
         assert not adversary.done
         if len(sent) <= at:
+            assert exchange.tables_read(sent) >= {"captures", "documents"}
             return at, own
     raise AssertionError
 
@@ -109,7 +110,6 @@ def _exchange_before_each_statement(
 def test_what_is_exchanged_before_a_statement_never_runs(file: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what the victim made does, unless it was exchanged before it was read."""
     trials, own = _exchange_before_each_statement(file, verb, NO_TAGS, monkeypatch)
-    assert trials >= 10
     assert 0 < own < trials
 
 
@@ -119,9 +119,13 @@ def test_what_is_exchanged_before_a_statement_never_runs(file: str, verb: str, m
 def test_whatever_is_exchanged_and_wherever(
     victim: str, verb: str, columns: exchange.Columns, back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a file and on a server, with and without the tags, and back again: foreign material gets tags meanwhile."""
-    trials, _ = _exchange_before_each_statement(victim, verb, columns, monkeypatch, back=back)
-    assert trials >= 10
+    """In a file and on a server, with and without the tags, and back again: foreign material gets tags meanwhile.
+
+    A verb that refuses foreign material ends after the few statements that read it: what counts is that it read, and
+    that it ran the victim's own where that was in place.
+    """
+    trials, own = _exchange_before_each_statement(victim, verb, columns, monkeypatch, back=back)
+    assert 0 < own < trials
 
 
 @pytest.mark.server

@@ -182,15 +182,20 @@ def recorded(monkeypatch: Any) -> Iterator[Ran]:
         yield ran
 
 
+def tables_read(statements: Sequence[str]) -> set[str]:
+    """Return the tables that the queries among ``statements`` name."""
+    return {name for text in statements if text.startswith("SELECT") for name in _TABLES.findall(text)}
+
+
 @contextmanager
-def between(at: int, act: Callable[[], None]) -> Iterator[list[int]]:
+def between(at: int, act: Callable[[], None]) -> Iterator[list[str]]:
     """Call ``act`` before each statement from number ``at`` on that any index sends inside the block, and that names a
-    table of which something is exchanged. Yields a list whose length counts these statements."""
-    sent: list[int] = []
+    table of which something is exchanged. Yields the list of these statements."""
+    sent: list[str] = []
 
     def before(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         if _TABLES.search(statement):
-            sent.append(len(sent))
+            sent.append(statement)
             if len(sent) > at:
                 act()
 
