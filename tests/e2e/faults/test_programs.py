@@ -49,8 +49,8 @@ def test_bodies_of_a_loop_stay_legal(desk: Desk) -> None:
 
 def test_a_wrong_gradient_is_minimized_without_leaving_it(desk: Desk) -> None:
     row, script = minified(desk, "upsampled_gradient", "--check")
-    assert (row["kind"], row["verified"], row["nodes_after"] <= 5) == ("divergence", 3, True)
-    assert "torch.where(" in script
+    assert (row["kind"], row["verified"], row["nodes_after"] <= 4) == ("divergence", 3, True)
+    assert "max_pool2d(" in script
 
 
 def test_the_argument_that_matters_is_named(desk: Desk) -> None:
