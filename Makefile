@@ -13,7 +13,7 @@ SITE := build/site
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees
 
 .PHONY: help check quick lint test test-random test-server test-slow test-backends test-ops test-torch demo serve docs docs-links
-.PHONY: recordings bench clean
+.PHONY: recordings bench clean test-gpu
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-random    the quick tests in random order"
 	@echo "make test-server    the index on PostgreSQL"
 	@echo "make test-slow      the real failures and the hostile files that take minutes"
+	@echo "make test-gpu       what needs an accelerator; docs/devices.md says which were tried"
 	@echo "make test-backends  third-party backends (OpenVINO, IREE)"
 	@echo "make test-ops       every operator of torch under fxminify_ort (hours)"
 	@echo "make test-torch     the tests on another torch: make test-torch TORCH=2.15.0"
@@ -77,6 +78,9 @@ test-server: $(VENV)/.tests
 
 test-slow: $(VENV)/.tests $(VENV)/.docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+test-gpu: $(VENV)/.tests
+	$(BIN)/python -m pytest -m gpu tests/e2e/gpu
 
 test-backends: $(VENV)/.backends
 	$(BIN)/python -m pytest -n 2 -m backends

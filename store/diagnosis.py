@@ -78,6 +78,8 @@ _POINTS = re.compile(
     r"(?i)\b(?:see|check|look at|refer to) (?:\w+ ){0,4}(?:above|below|logs?|diagnostics?|stderr|output)\b|"
     r"\bfollowing (?:diagnostics|errors?|output)\b"
 )
+#: An assertion failed in a kernel. Which one is on standard error.
+_ON_DEVICE = re.compile(r"\A(?:\w+ error: )?device-side assert triggered")
 #: The stack of the compiler's own frames, or the source of a kernel, with which a message begins.
 _LEADING_SOURCE = re.compile(
     r"\A(?:at \d+:\d+:|File \"[^\"\n]*\", line \d+[^\n]*)\n(?:[^\n]*\n){0,400}?[ \t]*\^[ \t^~]*(?:\n|\Z)"
@@ -199,7 +201,7 @@ def head(text: str) -> Head:
     A line that ends with a colon speaks of the next one. A list below it, one item in a line, belongs to it as a whole.
     """
     text = _LEADING_SOURCE.sub("", _LEADING_STACK.sub("", text[:LONGEST].strip())).strip()
-    everything = installed().generic.search(text) is not None
+    everything = installed().generic.search(text) is not None or _ON_DEVICE.search(text) is not None
     lines = text.splitlines()[:MOST_LINES]
     taken: list[str] = []
     items: list[str] = []

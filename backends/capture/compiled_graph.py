@@ -26,11 +26,11 @@ from ...store.failure import Failure, Phase
 from ..comparison.check import check
 from ..comparison.sampling import LargestSizes
 from ..provenance.spec import BackendSpec
-from ..running import ambient
+from ..running import devices
 from ..running.exceptions import failure_of, is_failure, unwrap
-from ..running.execution import storage_of, version_of
+from ..running.execution import same_states, storage_of, version_of
 from . import seam
-from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices
+from .graph_snapshot import GraphSnapshot, KeptInputs
 from .log import log
 from .lowering import AotCalls, lower
 from .recorder import CaptureRecorder
@@ -187,7 +187,7 @@ class CompiledGraph:
                 inputs = KeptInputs(values, [None] * len(values))
             else:
                 inputs = KeptInputs.keep(args, whole=self.snapshot.whole, only=self._written)
-        return CompiledCall(args, inputs, ambient.rng_states(cuda_devices(args)) if self._draws else {}, seam.enter())
+        return CompiledCall(args, inputs, devices.generators(devices.used(args)) if self._draws else {}, seam.enter())
 
     def _learn(self, compiled: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         call = self._first_call(args)
@@ -215,7 +215,7 @@ class CompiledGraph:
             self._watch_backward(result, call)
             if self._calls == LEARNING and seconds < PAYS_FOR_HOOKS:
                 self._hooks = ""
-        if not torch.equal(call.rng["cpu"], torch.get_rng_state()):
+        if not same_states(call.rng, devices.generators(call.rng.keys() - {"cpu"})):
             self.snapshot.random = True
             self._draws = seconds >= PAYS_FOR_HOOKS
         self._learn_written([i for i, a in enumerate(args) if version_of(a) != before[i]], args, seconds)
@@ -297,7 +297,7 @@ class CompiledGraph:
         except Exception as exc:  # noqa: BLE001  tensors of a kind that cannot be copied, or no memory left
             log.warning("fxminify could not copy the inputs of a compiled graph: %s", exc)
             inputs = KeptInputs(list(args), [None] * len(args))
-        rng = ambient.rng_states(cuda_devices(args))
+        rng = devices.generators(devices.used(args))
         self.recorder.write_ahead(self.number, self.snapshot, self.spec, inputs, rng, self.calls() + bool(self.invoked))
         return CompiledCall(args, inputs, rng, seam.enter())
 

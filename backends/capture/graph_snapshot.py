@@ -23,7 +23,7 @@ from ...store.live.encode import Encoder, Unsupported, encode, user_line
 from ...store.live.snapshot import EVERYTHING, Digests, Keep
 from ..provenance import libraries, tensor_classes
 from ..provenance.spec import BackendSpec
-from ..running import ambient, collectives
+from ..running import ambient, collectives, devices
 from ..running.execution import copy_inputs, storage_of, tensors, version_of
 
 #: Bytes of inputs that are copied before a compile or a first call; parameters never are.
@@ -137,7 +137,7 @@ class GraphSnapshot:
                 training=gm.training,
                 inputs=KeptInputs.keep(inputs, whole=whole),
                 context=context,
-                rng=ambient.rng_states(cuda_devices(inputs)),
+                rng=devices.generators(devices.used(inputs)),
                 compile_id=compile_id,
                 symbols={i: s for i, v in enumerate(inputs) if isinstance(v, symbolic) and (s := _symbol(encoder, v))},
                 random=any(word in name for name in names for word in _RANDOM),
@@ -263,13 +263,9 @@ def _symbol(encoder: Encoder, value: Any) -> Json:
     return symbol
 
 
-def cuda_devices(values: Sequence[Any]) -> list[str]:
-    return sorted({str(t.device) for t in tensors(values) if t.device.type == "cuda"})
-
-
-def device_imports(devices: Iterable[str]) -> list[Json]:
+def device_imports(types: Iterable[str]) -> list[Json]:
     """The plug-in packages that register devices outside torch."""
-    modules = [torch.get_device_module(d).__name__ for d in sorted(set(devices) - _DEVICES_OF_TORCH)]
+    modules = [torch.get_device_module(d).__name__ for d in sorted(set(types) - _DEVICES_OF_TORCH)]
     packages = dict.fromkeys(name.partition(".")[0] for name in modules)
     return [{"module": name} for name in packages if name != "torch"]
 

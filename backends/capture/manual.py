@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 
 from ...store.failure import Phase
 from ..provenance import origin
-from ..running import ambient
+from ..running import devices
 from ..running.exceptions import differentiates, failure_of
-from .graph_snapshot import GraphSnapshot, KeptInputs, cuda_devices, flat
+from .graph_snapshot import GraphSnapshot, KeptInputs, flat
 from .hook import capturing
 from .recorder import STORED, CaptureRecorder
 from .refusal import refusal
@@ -52,7 +52,7 @@ def record(
         at = Phase(phase)
         values = tree_leaves(list(inputs))
         snapshot = GraphSnapshot.take(flat(gm), values)
-        kept, rng = snapshot.inputs or KeptInputs.keep(values), ambient.rng_states(cuda_devices(values))
+        kept, rng = snapshot.inputs or KeptInputs.keep(values), devices.generators(devices.used(values))
         failure, backward = failure_of(error, at), at is Phase.BACKWARD
         CaptureRecorder(str(db)).record(
             snapshot,

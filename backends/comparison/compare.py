@@ -38,7 +38,7 @@ from ...store.failure import (
     divergence,
     precision_message,
 )
-from ..running.execution import Run, differentiable
+from ..running.execution import Run, differentiable, same_states
 from .precision import Emulations, Evidence
 from .reference import Drawn, Place, Reference
 from .values import (
@@ -165,7 +165,7 @@ class Differences:
     ) -> None:
         self._tolerances = tolerances
         self._doubts: list[CannotCompare] = []
-        self._generators = expected.generator, actual.generator
+        self._generators = expected.generators, actual.generators
         self._detached = _detached(expected, actual) if detached else None
         found = list(self._forward(expected, actual))
         if expected.gradients is not None and not any(f.kind in ("structure", "dtype", "shape") for f in found):
@@ -271,7 +271,7 @@ class _Judge:
     def __init__(
         self,
         reference: Reference | None,
-        generators: tuple[torch.Tensor, torch.Tensor],
+        generators: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]],
         doubts: list[CannotCompare],
         accepted: Accepted,
         strict: bool,
@@ -415,11 +415,11 @@ class _Judge:
 
     def _draws_other_numbers(self, run: Run) -> bool:
         """Whether a run left the generator in another state than eager: if a result is random, it tells nothing."""
-        return not torch.equal(run.generator, self.generators[0])
+        return not same_states(run.generators, self.generators[0])
 
     def _drew_the_same(self, reference: Reference) -> bool:
         """Whether the compiled call drew the random numbers that eager drew, as its generator shows."""
-        return torch.equal(*self.generators) and reference.drawn.telling
+        return same_states(*self.generators) and reference.drawn.telling
 
 
 def _figures(judged: Judged, dtype: torch.dtype | None) -> dict[str, Any]:

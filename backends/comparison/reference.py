@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..running import ambient
+from ..running import devices
 from ..running.exceptions import is_out_of_memory
 from ..running.execution import Run, differentiable, execute, storage_of, tensors
 from ..running.shared import SharedStorages
@@ -45,7 +45,7 @@ def drawn(graph: fx.GraphModule, inputs: list[Any]) -> Drawn:
         watcher.outputs,
         frozenset(i for i, value in enumerate(inputs) if watcher.reached([value])),
         any(differentiable(run.outputs[i]) for i in watcher.outputs),
-        watcher.telling and not torch.equal(run.generator, _seeded(watcher.drawing, before)),
+        watcher.telling and not torch.equal(run.generators["cpu"], _seeded(watcher.drawing, before)),
     )
 
 
@@ -62,8 +62,8 @@ class _Watcher(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule, inputs: list[Any]) -> None:
         super().__init__(graph)
-        devices = {str(t.device) for t in tensors(inputs) if t.device.type == "cuda"}
-        self._states: Callable[[], dict[str, torch.Tensor]] = lambda: ambient.rng_states(sorted(devices))
+        used = devices.used(inputs)
+        self._states: Callable[[], dict[str, torch.Tensor]] = lambda: devices.generators(used)
         self._nodes: set[fx.Node] = set()
         self._storages: set[int] = set()
         self._alive: list[Any] = []  # another tensor could get the address of a freed storage

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...store.document.case import Blobs, Json, TensorSpec
 from ...store.document.context import SDP_KERNELS, WORD, check, config_modules, is_setting
+from . import devices
 
 if TYPE_CHECKING:
     import torch
@@ -65,16 +66,6 @@ def snapshot() -> Json:
     if config:
         out["config"] = config
     return out
-
-
-def rng_states(devices: Sequence[str] = ()) -> dict[str, torch.Tensor]:
-    """The states of the generators of the CPU and of ``devices`` (``"cuda:0"``), by device."""
-    import torch
-
-    states = {"cpu": torch.get_rng_state()}
-    for device in devices:
-        states[device] = torch.get_device_module(device.partition(":")[0]).get_rng_state(device)
-    return states
 
 
 @contextmanager
@@ -207,23 +198,9 @@ def _changed(name: str) -> Json:
 @contextmanager
 def _rng(states: Mapping[str, Any], tensors: Sequence[TensorSpec], blobs: Blobs) -> Iterator[None]:
     """Set the recorded states of generators inside the block, and restore the former ones, the CPU's in any case."""
-    import torch
-
     from ...store.live.build import build_value
 
-    available = {device: value for device, value in states.items() if _present(device)}
-    cuda = [torch.device(device).index or 0 for device in available if device.startswith("cuda")]
-    with torch.random.fork_rng(devices=cuda):
-        for device, value in available.items():
-            state = build_value(value, tensors, blobs)
-            if device == "cpu":
-                torch.set_rng_state(state)
-            else:
-                torch.get_device_module(device.partition(":")[0]).set_rng_state(state, device)
+    available = {device: value for device, value in states.items() if device == "cpu" or devices.present(device)}
+    with devices.kept_generators(device for device in available if device != "cpu"):
+        devices.set_generators({device: build_value(value, tensors, blobs) for device, value in available.items()})
         yield
-
-
-def _present(device: str) -> bool:
-    import torch
-
-    return device == "cpu" or (device.startswith("cuda") and torch.cuda.is_available())

@@ -4,14 +4,15 @@ Two runs are comparable for these reasons:
 
 * `copy_inputs` copies *storages*, not tensors. So tensors share memory as before, and keep strides, offsets, conj and
   neg bits, and being a leaf, parameter or inference tensor.
-* `execute` restores the random number generators, so that successive runs draw the same numbers.
+* `execute` restores the random number generators, so that successive runs draw the same numbers. It waits for the
+  accelerators of the inputs, so that their faults show in the call that made them.
 * Gradients are computed for cotangents that are the same in every run and exact in every floating dtype.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 
 from ...store.live import subclasses
 from ...store.live.modes import as_it_was, is_fake
+from . import devices
 
 Mark = Callable[[str], None]
 _SUMMED = ContextVar("summed", default=False)
@@ -41,8 +43,8 @@ class Run:
       the same storage as an earlier output, ``shared`` has the index of the first one. Other entries are None.
     * ``gradients`` has an entry for every input, None for an input without a gradient. It is None without a
       backward pass.
-    * ``random`` is true if the call drew random numbers. ``generator`` is the state of the CPU's generator after
-      the call.
+    * ``random`` is true if the call drew random numbers. ``generators`` are the states of the generators after the
+      call, of the CPU and of each accelerator that has an input.
     * ``overwritten`` are the positions of inputs that it wrote to although other runs share them
       (`backends.running.shared`).
     """
@@ -53,7 +55,7 @@ class Run:
     aliases: tuple[int | None, ...]
     gradients: tuple[torch.Tensor | None, ...] | None
     random: bool
-    generator: torch.Tensor
+    generators: dict[str, torch.Tensor]
     shared: tuple[int | None, ...] = ()
     overwritten: frozenset[int] = frozenset()
 
@@ -75,17 +77,19 @@ def execute(
     inputs = list(inputs)
     with subclasses.overrides_off(inputs):
         sources = _sources(inputs, wanted) if backward else []
-    devices = sorted({t.device.index for t in tensors(inputs) if t.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices), as_it_was():
-        before = torch.get_rng_state()
+    used = devices.used(inputs)
+    with devices.kept_generators(used), as_it_was():
+        before = devices.generators(used)
         result = function(*inputs)
-        generator = torch.get_rng_state()
+        devices.synchronize(used)
+        generators = devices.generators(used)
         outputs, structure = tree_flatten(tuple(result) if isinstance(result, list) else result)
         gradients = None
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
             with subclasses.overrides_off(outputs):
                 gradients = _gradients(outputs, sources)
+            devices.synchronize(used)
         outputs, inputs = (list(map(subclasses.bare, values)) for values in (outputs, inputs))
     return Run(
         tuple(outputs),
@@ -93,10 +97,15 @@ def execute(
         tuple(inputs),
         _aliases(outputs, inputs),
         gradients,
-        not torch.equal(before, generator),
-        generator,
+        not same_states(before, generators),
+        generators,
         _shared(outputs),
     )
+
+
+def same_states(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """Whether generators are in the same states. A device of one run alone has drawn nothing in the other."""
+    return all(torch.equal(one[device], other[device]) for device in one.keys() & other.keys())
 
 
 def tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:

@@ -220,12 +220,11 @@ def _row(
     caches: CompilerCaches,
     access: Access,
 ) -> AblationRow:
-    mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
     seen: list[tuple[Observation, float]] = []
     try:
         own = caches if confinement is None else None
         with Pool(
-            case.backend, case.imports, mode=mode, confinement=confinement, caches=own, access=access,  # type: ignore[arg-type]
+            case.backend, case.imports, confinement=confinement, caches=own, access=access,
         ) as pool:  # fmt: skip
             pool.scratch.put(blobs)
             for entry in reversed(tasks.ENTRIES):  # as the script does it first

@@ -27,7 +27,11 @@ _TORCH = (
 )  # fmt: skip
 
 #: Set in the environment before anything is imported, with what adapters add.
-_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # to ask for CUDA while importing does not initialise it: a fork can use it
+}
 #: Would make torch dump, log or swallow the failures under study, or capture the failures of candidates.
 UNWANTED = (
     "TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL", "TORCH_LOGS", "TORCH_TRACE", "TORCHDYNAMO_VERBOSE", SWITCH,
@@ -68,6 +72,7 @@ def prepare(setup: Setup) -> Ready:
     torch.set_num_threads(1)
     from ...backends.provenance import libraries
     from ...backends.provenance.spec import BackendSpec, extend_path
+    from ...backends.running import devices
 
     spec = BackendSpec.from_json(setup.backend)
     extend_path(spec.search_path)
@@ -83,7 +88,7 @@ def prepare(setup: Setup) -> Ready:
         raise CannotImport(spec.module or spec.name, _reason(exc)) from exc
     _warm()
     gc.enable()
-    return Ready(os.getpid(), torch.__version__, threads(), bool(torch.cuda.is_initialized()))
+    return Ready(os.getpid(), torch.__version__, threads(), bool(devices.initialised()))
 
 
 @cache

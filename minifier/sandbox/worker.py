@@ -3,8 +3,8 @@
 * During a request file descriptors 1 and 2 go to files that the *driver* reads. What a compiler printed is kept even if
   the process crashes.
 * The worker announces each phase as it begins, so the driver knows which phase a crash or a hang interrupted.
-* A request that changes the state of the process (a default dtype, a directory, the environment) makes the worker
-  *dirty*. It answers, and is replaced before the next request.
+* A request that changes the state of the process (a default dtype, a directory, the environment), or after which its
+  accelerator cannot be used any more, makes the worker *dirty*. It answers, and is replaced before the next request.
 * The worker reports the modules it had to import, so that the zygote can import them before the next fork.
 * It ends by `os._exit`, so that no destructor of a broken library can change how the process ends.
 
@@ -23,6 +23,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
+from ...backends.running import devices
 from . import stacks
 from .messages import Answer, Broken, Channel, Imported, Json, Mark, Message, Ready, Request, Setup
 from .prepare import CannotImport, changes, fingerprint, prepare
@@ -79,7 +80,7 @@ def serve(channel: Channel, scratch: Scratch) -> None:
         assert isinstance(request, Request)
         answer = _answer(request, channel, scratch, imports)
         imports.tell()
-        dirty = changes(clean, fingerprint())
+        dirty = devices.dead() or changes(clean, fingerprint())
         channel.send(Answer(answer.query, answer.result, answer.error, dirty))
         if dirty:
             return

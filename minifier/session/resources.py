@@ -18,7 +18,6 @@ from ...repro_templates.processes import Processes
 from ...store.document.case import Case, Json
 from ..consent import AgreedCase
 from ..sandbox.cluster import Cluster
-from ..sandbox.launcher import Mode
 from ..sandbox.pool import Ended, Pool, Workers
 from .options import MinifyOptions
 
@@ -55,26 +54,26 @@ class SharedResources:
         `SandboxError`.
         """
         case = agreed.case if way is None else way
-        mode: Mode = "fork" if all(t.device in ("cpu", "meta") for t in case.tensors) else "spawn"
-        imports = json.dumps([mode, asdict(agreed.access), *_imports(case)], sort_keys=True)
+        on_cpu = all(t.device in ("cpu", "meta") for t in case.tensors)
+        imports = json.dumps([on_cpu, asdict(agreed.access), *_imports(case)], sort_keys=True)
         if isinstance(self._workers, Pool) and imports == self._imports and self._serves(self._workers, case.backend):
             return self._workers
         self.end_workers()
         memory = None if self._options.memory is None else int(self._options.memory * 2**30)
         if self._cluster is not None:
             self._workers = self._cluster.pool(
-                case.backend, case.imports, memory=memory, mode=mode, access=agreed.access
+                case.backend, case.imports, memory=memory, access=agreed.access
             )  # fmt: skip
         else:
-            jobs = self._options.jobs or (affordable(case) if mode == "fork" else 1)
+            # One on an accelerator, whose memory they would share.
+            jobs = self._options.jobs or (affordable(case) if on_cpu else 1)
             # One more tells which candidates eager accepts while the others answer queries.
-            more = 1 if jobs > 1 and mode == "fork" else 0
+            more = 1 if jobs > 1 and on_cpu else 0
             self._workers = Pool(
                 case.backend,
                 case.imports,
                 jobs=jobs + more,
                 memory=memory,
-                mode=mode,
                 confinement=self._confinement,
                 caches=self._caches,
                 access=agreed.access,

@@ -125,6 +125,9 @@ class _Maker:
             self.result = "output" if self.printed.single else "outputs"
             total = "sum(o.sum() for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad)"
             self.backward_pass = ["output.sum().backward()" if self.printed.single else f"{total}.backward()"]
+        ran = failure.phase in (Phase.FORWARD, Phase.BACKWARD) and failure.kind is not FailureKind.DIVERGENCE
+        if ran and any(spec.device not in ("cpu", "meta") for spec in self.case.tensors):
+            self.backward_pass.append("torch.accelerator.synchronize()")
         self.missing = detail.get("class") == "gradient"
         #: The number of the output that has a gradient in one of the two results only.
         self.detached = re.fullmatch(r"output (\d+)", str(detail.get("where", ""))) if self.missing else None

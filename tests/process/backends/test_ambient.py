@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from fxminify.backends.running import ambient
+from fxminify.backends.running import ambient, devices
 from fxminify.store.document import context as context_checks
 
 
@@ -120,7 +120,7 @@ def test_the_generator_state_is_put_back() -> None:
 
     encoder = Encoder()
     torch.manual_seed(7)
-    index = encoder.tensor(ambient.rng_states()["cpu"])
+    index = encoder.tensor(devices.generators([])["cpu"])
     tensors, blobs = encoder.finish()
     expected = torch.rand(3)
     torch.manual_seed(8)

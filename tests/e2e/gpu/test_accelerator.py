@@ -1,0 +1,178 @@
+"""Failures on an accelerator, from a program to its verified script: ``make test-gpu``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+import fxminify
+from fxminify.backends.capture.graph_snapshot import GraphSnapshot
+from fxminify.backends.provenance import origin
+from fxminify.backends.running import devices
+from fxminify.backends.running.execution import execute
+from fxminify.minifier.oracle import tasks
+from fxminify.minifier.oracle.observation import Observation, Seen, of_reply
+from fxminify.minifier.sandbox.pool import Pool
+from fxminify.store.document.case import Blobs, Case
+from fxminify.store.failure import FailureKind
+from fxminify.store.index import Index
+from fxminify.store.live.build import build
+from fxminify.store.signature import signature
+
+PROGRAMS = Path(__file__).parents[2] / "programs" / "gpu"
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA or ROCm device")]
+
+
+def minify(place: Path, *words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fxminify", *words]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=timeout, check=False)
+    print(f"$ minify {' '.join(words)}  [{done.returncode}]\n{done.stdout[-3000:]}{done.stderr[-5000:]}")
+    return done
+
+
+def reduced(place: Path, program: str, *options: str) -> str:
+    """The verified script of the first failure of ``program``."""
+    minify(place, "capture", "--db", "r.db", *options, str(PROGRAMS / program))
+    minify(place, "run", "r.db")
+    done = minify(place, "repro", "r.db", "1")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def case_of(
+    function: torch.nn.Module, *inputs: torch.Tensor, backend: str | Callable[..., Any] = "eager"
+) -> tuple[Case, Blobs]:
+    gm = fx.symbolic_trace(function)
+    snapshot = GraphSnapshot.take(gm, inputs)
+    taken = snapshot.case(inputs, {}, origin.spec_of(backend))
+    assert taken.case is not None
+    return taken.case, taken.blobs
+
+
+class Gather(torch.nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[i] + 1
+
+
+class Relu(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu() + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "said"),
+    [
+        ("refuses_cuda.py", (), "no lowering of cos for CUDA"),
+        ("wrong_numbers.py", ("--check",), "assert_close"),
+        ("inductor_fault.py", (), "the pass cannot handle cos on CUDA"),
+        ("out_of_memory.py", (), "out of memory"),
+    ],
+)
+def test_a_failure_goes_from_capture_to_a_verified_script(
+    tmp_path: Path, program: str, options: tuple[str, ...], said: str
+) -> None:
+    script = reduced(tmp_path, program, *options)
+    assert said in script
+    assert 'DEVICE = "cuda:0"' in script
+
+
+def test_a_fault_after_the_call_is_captured_with_check_and_named_by_the_assertion(tmp_path: Path) -> None:
+    script = reduced(tmp_path, "late_fault.py", "--check")
+    assert "torch.accelerator.synchronize()" in script
+    assert "index out of bounds" in script
+
+
+@pytest.mark.parametrize("program", ["dropout.py", "cuda_graphs.py"])
+def test_check_changes_nothing_and_finds_nothing_in_a_healthy_program(tmp_path: Path, program: str) -> None:
+    plain = subprocess.run([sys.executable, str(PROGRAMS / program)], capture_output=True, text=True, check=True)
+    checked = minify(tmp_path, "capture", "--check", "--db", "r.db", str(PROGRAMS / program))
+    assert checked.returncode == 0
+    assert checked.stdout == plain.stdout
+    assert "captured" not in checked.stderr or "captured no" in checked.stderr
+
+
+def test_values_on_a_device_are_stored_and_restored(tmp_path: Path) -> None:
+    def refuses(gm: fx.GraphModule, inputs: list[torch.Tensor]) -> None:
+        raise NotImplementedError("nothing")
+
+    given = torch.randn(5, 3, device="cuda").t()
+    with fxminify.capturing(str(tmp_path / "r.db")), pytest.raises(Exception, match="nothing"):
+        torch.compile(lambda x: x.relu() + 1, backend=refuses)(given)
+    with Index.open(str(tmp_path / "r.db")) as index:
+        case = index.captures.case(1)
+        _, (restored,) = build(case, index.blobs.view(case.storages))
+    assert restored.device == given.device
+    assert restored.stride() == given.stride()
+    assert torch.equal(restored, given)
+
+
+def test_a_run_restores_and_compares_the_generator_of_the_device() -> None:
+    x = torch.ones(64, device="cuda")
+    before = torch.cuda.get_rng_state()
+    first, second = (execute(lambda v: torch.nn.functional.dropout(v), [x]) for _ in range(2))
+    assert first.random
+    assert torch.equal(first.outputs[0], second.outputs[0])
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert not execute(lambda v: v + 1, [x]).random
+
+
+def test_a_worker_with_a_dead_context_is_replaced() -> None:
+    x = torch.randn(4, device="cuda")
+    bad, more = case_of(Gather(), x, torch.tensor([1, 1 << 20], device="cuda"), backend="eager")
+    good, blobs = case_of(Relu(), x)
+    with Pool(good.backend) as pool:
+        pool.scratch.put(blobs)
+        pool.scratch.put(more)
+
+        def ask(case: Case) -> tuple[Observation, str, int]:
+            reply = pool.submit("observe", tasks.observe_argument(case, "direct"), timeout=120).result()
+            return of_reply(reply), reply.dirty, reply.pid
+
+        first, second, third = ask(good), ask(bad), ask(good)
+    print(first, second, third)
+    assert pool.mode == "fork"
+    assert first[0].seen is Seen.PASS
+    assert second[0].seen is Seen.INVALID  # eager fails, too
+    assert "cannot be used any more" in second[1]
+    assert third[0].seen is Seen.PASS
+    assert third[2] != first[2]
+
+
+def test_a_device_assert_of_what_was_compiled_has_the_signature_of_its_assertion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (PROGRAMS / "late_fault.py").read_text().partition("def model")[0]
+    (tmp_path / "late_backend.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    late = importlib.import_module("late_backend").late
+    case, blobs = case_of(Relu(), torch.randn(8, 8, device="cuda"), backend=late)
+    seen = []
+    with Pool(case.backend) as pool:
+        pool.scratch.put(blobs)
+        for entry in tasks.ENTRIES:
+            observed = of_reply(pool.submit("observe", tasks.observe_argument(case, entry), timeout=120).result())
+            print(observed)
+            assert observed.failure is not None
+            assert observed.failure.kind is FailureKind.RUNTIME_ERROR
+            seen.append(signature(observed.failure))
+    print(seen)
+    assert seen[0].diagnostics == seen[1].diagnostics
+    assert "index out of bounds" in seen[0].diagnostics
+    assert not re.search(r"\d", seen[0].diagnostics)
+
+
+def test_what_no_device_has_is_not_present() -> None:
+    assert devices.present("cuda:0")
+    assert not devices.present("cuda:99")
+    assert devices.initialised() == "cuda"
+    assert devices.dead() == ""
