@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,8 +65,11 @@ def kept_generators(devices: Iterable[str]) -> Iterator[None]:
     before = generators(devices)
     try:
         yield
-    finally:
-        set_generators(before)
+    except BaseException:
+        with suppress(RuntimeError):  # a device that cannot be used any more: its fault is the exception to raise
+            set_generators(before)
+        raise
+    set_generators(before)
 
 
 def synchronize(devices: Iterable[str]) -> None:
