@@ -29,9 +29,14 @@ def test_without_an_accelerator_none_is_present_and_none_is_dead() -> None:
 
 def test_a_generator_is_restored_also_after_an_exception() -> None:
     before = devices.generators([])
-    with pytest.raises(KeyError), devices.kept_generators([]):
-        torch.rand(3)
-        raise KeyError
+
+    def draw() -> None:
+        with devices.kept_generators([]):
+            torch.rand(3)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        draw()
     assert same_states(before, devices.generators([]))
 
 
