@@ -83,7 +83,7 @@ def synchronize(devices: Iterable[str]) -> None:
 
 
 def initialised() -> str:
-    """The type of the accelerator that this process has begun to use, such as ``cuda``; empty if there is none."""
+    """The type of the accelerator that this process has begun to use, such as ``cuda``, or an empty text."""
     torch = sys.modules.get("torch")
     if torch is None:
         return ""
@@ -95,7 +95,7 @@ def initialised() -> str:
 
 
 def dead() -> str:
-    """Why the accelerator cannot be used in this process any more. Empty if it can, or was not used yet."""
+    """Return the reason why the accelerator cannot be used in this process any more; empty if it can, or was not used."""
     kind = initialised()
     if not kind:
         return ""
