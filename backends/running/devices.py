@@ -95,7 +95,7 @@ def initialised() -> str:
 
 
 def dead() -> str:
-    """Return the reason why the accelerator cannot be used in this process any more; empty if it can, or was not used."""
+    """Return the reason why this process cannot use the accelerator any more; empty if it can, or did not use it."""
     kind = initialised()
     if not kind:
         return ""
