@@ -102,7 +102,7 @@ def _exchange_before_each_statement(
         assert not adversary.done
         if len(sent) <= at:
             assert exchange.tables_read(sent) >= {"captures", "documents"}
-            return at, own
+            return at + 1, own
     raise AssertionError
 
 
