@@ -39,7 +39,8 @@ BAD = {
     "nothing": "NULL",
 }
 VERBS: tuple[tuple[str, ...], ...] = (
-    ("list", "DB"), ("list", "DB", "--each"), ("list", "DB", "--json"), ("show", "DB", "1"), ("show", "DB", "1", "--json"),
+    ("list", "DB"), ("list", "DB", "--each"), ("list", "DB", "--json"), ("show", "DB", "1"),
+    ("show", "DB", "1", "--json"),
     ("history", "DB", "1"), ("repro", "DB", "1", "--format", "issue", "--force"), ("verify", "DB"), ("retest", "DB"),
     ("retest", "DB", "--matrix"), ("run", "DB"), ("ablate", "DB", "1"), ("explain", "DB", "1"), ("tasks", "DB"),
     ("tasks", "DB", "--json"), ("tasks", "DB", "--cancel", "1"), ("tasks", "DB", "--retry", "1"), ("tokens", "DB"),
@@ -64,7 +65,8 @@ CHANGES = (
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}
 #: Values of columns in which any text or number would be a bad value.
 VALUES = {
-    "status": "ignored", "what": "new", "state": "waiting", "scopes": "read", "codec": "raw", "config": "{}", "result": "fixed",
+    "status": "ignored", "what": "new", "state": "waiting", "scopes": "read", "codec": "raw", "config": "{}",
+    "result": "fixed",
     "versions": '{"torch": "2.13.0"}', "content": "{}", "can": "[]", "day": "2026-11-01", "kind": "note", "label": "p1",
     "duplicate_of": None, "until": 4e9,
 }  # fmt: skip
@@ -167,13 +169,12 @@ def _faults(desk: Desk, whole: Path, trial: Trial, verbs: Sequence[tuple[str, ..
 
 
 def _answers(served: Served, trial: Trial) -> Iterator[str]:
-    asked = [("GET", path, None) for path in PAGES]
+    asked: list[tuple[str, str, dict[str, Any] | None]] = [("GET", path, None) for path in PAGES]
     asked += [("POST", f"/api/v1/{path}", body) for path, body in CHANGES]
     for method, path, body in asked:
-        path = path if "/events" not in path else f"{path}?after=0&seconds=0"
-        answer = served.ask(method, path, body)
+        answer = served.ask(method, path if "/events" not in path else f"{path}?after=0&seconds=0", body)
         said = answer.body.decode("utf-8", "replace")
-        if "Traceback" in said or answer.status >= 500 and "row" not in said and "index" not in said:
+        if "Traceback" in said or (answer.status >= 500 and "row" not in said and "index" not in said):
             yield f"{trial}: {method} {path}: {answer.status}: {said[:300]}"
 
 
@@ -200,7 +201,7 @@ def test_every_column_of(table: str, ready: Desk, whole: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_the_server_answers_about(table: str, ready: Desk, whole: Path, tmp_path: Path) -> None:
-    found = []
+    found: list[str] = []
     for number, trial in enumerate(trials_of(table)):
         if _damaged(whole, ready.db, trial):
             with serving(str(ready.db), tmp_path / f"uploads{number}") as served:
@@ -212,7 +213,8 @@ def test_the_server_answers_about(table: str, ready: Desk, whole: Path, tmp_path
 @pytest.mark.parametrize("table", TABLES)
 def test_verbs_that_run_something(table: str, ready: Desk, whole: Path) -> None:
     """Each column gets one bad value for one verb that starts processes, a worker among them."""
-    draw, found = Random(table), []
+    draw = Random(table)
+    found: list[str] = []
     for column in TABLES[table].columns:
         trial = Trial(table, column.name, draw.choice(list(BAD)))
         found += _faults(ready, whole, trial, [draw.choice([verb for verb in VERBS if verb not in QUICK])])
