@@ -142,7 +142,7 @@ class Pool(Workers):
     needs, ``memory`` the cap in bytes on the resident memory of one worker and its children (default: an equal
     share of 80 % of what is available). ``mode`` is ``spawn`` where forking cannot serve, because an import has begun
     to use the device. ``confinement`` confines all processes of the pool, ``access`` is what they get of this user.
-    ``caches`` are those of its compilers, by default a pool has caches of its own; confined processes have empty ones.
+    ``caches`` are the caches of its compilers. By default a pool has its own; confined processes have empty ones.
     """
 
     def __init__(

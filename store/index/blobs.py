@@ -101,7 +101,7 @@ class BlobStore:
         return gone
 
     def sweep(self, digests: Iterable[str]) -> None:
-        """Remove the files of those ``digests`` that have no row. A row of a stranger may have any name: no file has."""
+        """Remove the files of those ``digests`` that have no row. A name that is no digest has no file."""
         named = [name for name in digests if _DIGEST.match(str(name))] if self._folder is not None else []
         files = [(name, self._file(name)) for name in named]
         files = [(name, file) for name, file in files if file.exists()]
