@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from desks import Desk
 
-PROGRAMS = Path(__file__).parents[2] / "programs" / "faults"
+PROGRAMS = Path(__file__).parents[2] / "programs"
 
 pytestmark = pytest.mark.slow
 
 
-def minified(desk: Desk, program: str, *options: str, **variables: str) -> tuple[dict[str, Any], str]:
+def minified(desk: Desk, program: str, *options: str) -> tuple[dict[str, Any], str]:
     """The only row after `minify capture` and `minify run` of a program, and its script."""
     shutil.copy(PROGRAMS / f"{program}.py", desk.path / "program.py")
-    desk.minify("capture", *options, "program.py", **variables)
-    done = desk.minify("run", "repro.db", 1, **variables)
+    desk.minify("capture", *options, "program.py")
+    done = desk.minify("run", "repro.db", 1)
     assert done.returncode == 0, done.stderr
     (row,) = desk.json("list", "repro.db")
     assert row["state"] == "verified"
@@ -28,7 +27,7 @@ def minified(desk: Desk, program: str, *options: str, **variables: str) -> tuple
 
 
 def test_a_package_of_aot_inductor_that_fails_is_a_script_of_torch_alone(desk: Desk) -> None:
-    row, script = minified(desk, "aot_inductor_package")
+    row, script = minified(desk, "faults/aot_inductor_package")
     assert (row["backend"], row["kind"], row["verified"], row["nodes_after"]) == ("aot_inductor", "compile_error", 3, 1)
     assert "torch._inductor.aoti_compile_and_package(" in script
     assert "torch.logspace(" in script
@@ -36,25 +35,25 @@ def test_a_package_of_aot_inductor_that_fails_is_a_script_of_torch_alone(desk: D
 
 
 def test_a_failure_of_the_first_call_alone_is_seen_with_check_too(desk: Desk) -> None:
-    row, script = minified(desk, "plain_tensor_subclass", "--check")
+    row, script = minified(desk, "needs/plain_tensor_subclass", "--check")
     assert (row["kind"], row["verified"], row["nodes_after"]) == ("runtime_error", 3, 1)
     assert "class Tagged(torch.Tensor):" in script
 
 
 def test_bodies_of_a_loop_stay_legal(desk: Desk) -> None:
-    row, script = minified(desk, "while_loop_with_counter")
+    row, script = minified(desk, "faults/while_loop_with_counter")
     assert (row["verified"], row["nodes_after"] <= 5) == (3, True)
     assert "torch.while_loop(" in script
 
 
 def test_a_wrong_gradient_is_minimized_without_leaving_it(desk: Desk) -> None:
-    row, script = minified(desk, "upsampled_gradient", "--check")
+    row, script = minified(desk, "faults/upsampled_gradient", "--check")
     assert (row["kind"], row["verified"], row["nodes_after"] <= 4) == ("divergence", 3, True)
     assert "max_pool2d(" in script
 
 
 def test_the_argument_that_matters_is_named(desk: Desk) -> None:
-    minified(desk, "what_matters_ceil_mode", "--check")
+    minified(desk, "truth/20_ceil_mode", "--check")
     shown = " ".join(desk.invoke("show", "repro.db", 1).stdout.split())
     needed, _, innocent = shown.partition("Does not matter")
     assert "ceil_mode=True of torch.nn.functional.avg_pool" in needed
@@ -62,25 +61,8 @@ def test_the_argument_that_matters_is_named(desk: Desk) -> None:
     assert "stride" not in innocent.partition("layer")[0]
 
 
-def test_the_script_sets_the_variable_that_the_failure_needs(desk: Desk) -> None:
-    _, script = minified(desk, "needs_a_variable", "--check", ACME_OPT="2")
-    assert 'os.environ["ACME_OPT"] = "2"' in script
-
-
-def test_a_factory_is_called_so_that_its_mended_module_passes(desk: Desk) -> None:
-    vendor = desk.path / "vendor"
-    vendor.mkdir()
-    shutil.copy(PROGRAMS / "vendor_cc.py", vendor)
-    _, script = minified(desk, "factory_of_a_package", PYTHONPATH=str(vendor))
-    assert "backend=make_backend(2)" in script
-    (desk.path / "repro.py").write_text(script)
-    assert desk.run([sys.executable, "repro.py"], PYTHONPATH=str(vendor)).returncode == 1
-    (vendor / "vendor_cc.py").write_text("def make_backend(level=1):\n    return lambda gm, inputs: gm.forward\n")
-    assert desk.run([sys.executable, "repro.py"], PYTHONPATH=str(vendor)).returncode == 0
-
-
 def test_the_script_of_a_coin_says_how_often_to_run_it(desk: Desk) -> None:
-    shutil.copy(PROGRAMS / "flaky_three_of_ten.py", desk.path / "program.py")
+    shutil.copy(PROGRAMS / "faults" / "flaky_three_of_ten.py", desk.path / "program.py")
     desk.minify("capture", "program.py")
     desk.minify("run", "repro.db", 1)
     script = " ".join(desk.invoke("repro", "repro.db", 1).stdout.split())
