@@ -25,6 +25,7 @@ from .settings import Settings, SettingsKeywords
 if TYPE_CHECKING:
     from ..provenance.spec import BackendSpec
     from .compiled_graph import CompiledGraph
+    from .graph_snapshot import GraphSnapshot
     from .recorder import CaptureRecorder
 
 
@@ -204,10 +205,15 @@ class _Hook:
 
             return origin.spec_of(wrapped if captured is None else captured._backend, compile_kwargs=given)
 
+        def take() -> GraphSnapshot:
+            from .graph_snapshot import GraphSnapshot
+
+            return GraphSnapshot.take(gm, inputs, compile_id=seam.compile_id())
+
         facts = seam.shape_facts()
         self.thread.graph = self.thread.without_guards = None
         optional = captured is not None and captured.optional
-        compiled, graph = self._compile(target, spec, gm, inputs, call, optional=optional)
+        compiled, graph = self._compile(target, spec, take, call, optional=optional)
         if graph is None:
             return compiled
         if not callable(compiled):
@@ -229,9 +235,13 @@ class _Hook:
         if target is None or self.thread.compiling is not None or seam.ours() or not _usable():
             return call()
         from ..shipped import aoti
-        from .graph_snapshot import flat
 
-        package, graph = self._compile(target, partial(aoti.spec_of, options), flat(gm), inputs, call)
+        def take() -> GraphSnapshot:
+            from .graph_snapshot import GraphSnapshot, flat
+
+            return GraphSnapshot.take(flat(gm), inputs)
+
+        package, graph = self._compile(target, partial(aoti.spec_of, options), take, call)
         if graph is not None:
             target.recorder.note("watched", graph.spec)
         return package
@@ -240,28 +250,27 @@ class _Hook:
         self,
         target: CaptureTarget,
         spec: Callable[[], BackendSpec],
-        gm: Any,
-        inputs: Sequence[Any],
+        take: Callable[[], GraphSnapshot],
         call: Callable[[], Any],
         *,
         optional: bool = False,
     ) -> tuple[Any, CompiledGraph | None]:
-        """Return the result of ``call()``, and the graph, or None if it could not be kept. Failures are recorded.
+        """Return the result of ``call()``, and the graph that ``take()`` snapshots, or None if that raises.
 
-        ``optional`` says that another backend follows if this one is not installed.
+        Failures are recorded. ``optional`` says that another backend follows if this one is not installed.
         """
         from ...store.failure import Phase, lacking
         from ..provenance.absent import absent
         from ..running.exceptions import differentiates, failure_of, unwrap
         from .compiled_graph import CompiledGraph
-        from .graph_snapshot import GraphSnapshot, KeptInputs
+        from .graph_snapshot import KeptInputs
 
         entry = seam.enter()
         graph = None
         refused = ""
         try:
             with seam.own_calls():
-                snapshot = GraphSnapshot.take(gm, inputs, compile_id=seam.compile_id())
+                snapshot = take()
                 graph = CompiledGraph(snapshot, spec, target.recorder, target.settings)
                 kept = snapshot.inputs or KeptInputs([], [])
                 target.recorder.write_ahead(graph.number, snapshot, graph.spec, kept, snapshot.rng)

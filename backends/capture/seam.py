@@ -180,10 +180,10 @@ def _patch_inductor(observer: Observer) -> None:
 
     def packaging(original: Any) -> Any:
         @wraps(original)
-        def aot_compile(gm: Any, args: Any, kwargs: Any = None, *, options: Any = None) -> Any:
-            call = partial(original, gm, args, kwargs, options=options)
+        def aot_compile(gm: Any, args: Any, kwargs: Any = None, **given: Any) -> Any:
+            call = partial(original, gm, args, kwargs, **given)
             try:
-                return observer.packaging(gm, tree_leaves((args, kwargs or {})), options, call)
+                return observer.packaging(gm, tree_leaves((args, kwargs or {})), given.get("options"), call)
             except BaseException as exc:
                 unseen(exc)
                 raise

@@ -57,7 +57,10 @@ def test_the_backend_computes_what_eager_computes(dynamic: bool | None) -> None:
         torch.testing.assert_close(compiled(x), function(x))
 
 
-def test_a_healthy_package_is_watched_and_not_changed(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_healthy_package_is_not_changed_whether_its_graph_can_be_kept_or_not(
+    db: str, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
     calls = []
 
     def compile_fx_aot(gm: torch.fx.GraphModule, inputs: list[Any], **_: Any) -> str:
@@ -66,6 +69,8 @@ def test_a_healthy_package_is_watched_and_not_changed(db: str, monkeypatch: pyte
 
     monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_aot", compile_fx_aot)
     module = torch.export.export(torch.nn.ReLU(), (torch.ones(2),)).module()
+    if not kept:
+        monkeypatch.setattr("fxminify.backends.capture.graph_snapshot.flat", None)
     with fxminify.capturing(db):
         assert torch._inductor.aot_compile(module, (torch.ones(2),)) == "model.so"
     assert (calls, Path(db).exists()) == ([module], False)
