@@ -39,8 +39,8 @@ _SETTING = re.compile(r"(?m)^os\.environ\[.*$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
 #: Keys whose value is a secret however short it is, and keys that mean many things.
 _TELLING = (
-    r"passw(?:or)?d|passphrase|passcode|(?<![a-z])pwd|secret|credential|(?:api|access|private|secret|signing|encryption|auth)"
-    r"[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|id[_-]?token|client[_-]?secret"
+    r"passw(?:or)?d|passphrase|passcode|(?<![a-z])pwd|secret|credential|(?:api|access|account|private|secret|signing|encryption"
+    r"|auth)[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|id[_-]?token|client[_-]?secret"
 )
 _ANY = rf"{_TELLING}|token|key|signature|sig|auth|session|sas|pat|jwt|code"
 #: Words that stand where a secret would, in code and in prose.
@@ -51,7 +51,7 @@ _BARE = r"""[^\s"'`,;&<>()\[\]{}]"""
 #: What begins a token of a service.
 _PREFIXES = (
     r"hf_|gh[opsru]_|github_pat_|gl[a-z]{2,6}-|sk-|sk_live_|rk_live_|pk_live_|xox[abeprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|npm_|"
-    r"pypi-|dop_v1_|shpat_|nvapi-|r8_|SG\.|lin_api_|dckr_pat_|fxm_\d{1,18}_|fxs_\d{1,18}_"
+    r"pypi-|dop_v1_|shpat_|nvapi-|r8_|SG\.|lin_api_|dckr_pat_|sq0[a-z]{3}-|fxm_\d{1,18}_|fxs_\d{1,18}_"
 )
 #: The last part of the name of a host, besides two letters, and endings of files among those.
 _DOMAINS = frozenset(
@@ -90,7 +90,17 @@ _SECRETS = tuple((tuple(needles.split()), re.compile(pattern), masked) for needl
      rf"{_QUOTED_OR}(?=\S{{0,200}}[\d!@#$%^*+/]){_BARE}{{4,}}+|{_BARE}{{12,}}+)", r"\1\2<masked>"),
     ("token", r"(?i)(?<![\w-])((?=[\w-]*token\b)[\w-]{1,80}+[\"']?+\s*+[=:]\s*+[\"']?+)[A-Za-z0-9+/_.-]{12,}+",
      r"\1<masked>"),
+    ("pass pwd secret credential key token",
+     rf"(?<![\w$-])((?=[A-Z0-9_]{{1,80}}=)(?i:(?=\w*(?:{_TELLING})))\w++=)(?!{_NO_SECRET}){_BARE}{{4,}}+",
+     r"\1<masked>"),
+    ("hook", r"(?i)(\bhttps?://(?:[\w.-]{0,60}(?:\bhooks?|\.webhook)\.[\w.-]*+|[\w.-]{1,80}/(?:[\w-]{1,20}/)?webhooks?)/)"
+             r"[^\s\"'<>]{8,}+", r"\1<masked>"),
     ("_ - akia asia aiza ya29 sg.", rf"\b(?:{_PREFIXES})[A-Za-z0-9_-]{{12,}}+", "<masked>"),
+    ("akc ap", r"\b(?:AKC|AP[0-9A-F])(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{15,}+", "<masked>"),
+    ("sk ac", r"\b(?:SK|AC)[0-9a-f]{32}\b", "<masked>"),
+    ("-us", r"\b[0-9a-f]{32}-us\d{1,2}\b", "<masked>"),
+    (":", r"\b\d{8,10}:[A-Za-z0-9_-]{35}(?![\w-])", "<masked>"),
+    (".", r"(?<![\w.-])[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+", "<masked>"),
     ("eyj", r"(?<![\w-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]++", "<masked>"),
 ))  # fmt: skip
 #: The addresses of a machine for itself, which are no private text: loopback, and all of its own.

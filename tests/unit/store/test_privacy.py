@@ -106,6 +106,18 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7bq+x/\nAAAA\n-----END R
         ("AIzaSyA-1234567890abcdefghijklmnopqrstu", "<masked>"),
         ("fxm_12_" + "a" * 43, "<masked>"),
         ("npm_abcdefghijklmnopqrstuvwxyz", "<masked>"),
+        ("sq0csp-" + "Ab1" * 12, "<masked>"),
+        ("AKC" + "a1B" * 20 + " APBx" + "1z" * 10, "<masked> <masked>"),
+        ("SK" + "0af9" * 8 + " AC" + "12ef" * 8, "<masked> <masked>"),
+        ("0af9" * 8 + "-us12", "<masked>"),
+        ("bot 123456789:AAF-" + "x_9" * 10 + "q", "bot <masked>"),
+        ("M" + "Ab1" * 8 + ".Xy_z-1." + "Ab1" * 9, "<masked>"),
+        ("AccountName=a;AccountKey=abCD/1==;x", "AccountName=a;AccountKey=<masked>;x"),
+        ("GPU_PASSWORD=abcdefgh make", "GPU_PASSWORD=<masked> make"),
+        # Addresses that are a secret as a whole.
+        ("https://hooks.slack.com/services/T0/B0/abc", "https://hooks.slack.com/<masked>"),
+        ("https://discord.com/api/webhooks/12/abcd_-x", "https://discord.com/api/webhooks/<masked>"),
+        ("https://a.webhook.office.com/webhookb2/ab@cd/x", "https://a.webhook.office.com/<masked>"),
         # A block, its beginning, and its end.
         (f"key:\n{PEM}\nafter", "key:\n<masked>\nafter"),
         (PEM[:60], "<masked>"),
@@ -133,7 +145,8 @@ def test_shapes_of_secrets_and_machines_are_masked(text: str, kept: str) -> None
         "train.py:123 x.cpp:45 a.b.cc:12 torch.nn:12 and ::1, localhost:80", "Bearer of bad news; basic types of 12",
         "tool --dry-run --key-value-store 5 --sort-key name", "signature mismatch: code=5, s0:s1:s2, f(a:1, b:2)",
         "http://localhost:8080/x https://pytorch.org/docs/x.html?code=1",
-        "token_type_ids=input, tokenizer=AutoTokenizer",
+        "token_type_ids=input, tokenizer=AutoTokenizer", "APACHE SKIP ACCESS AP0 at 12345678:90, https://x.example/hooked/ab",
+        "https://docs.example.org/webhooks PASSWORD=None",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_a_secret_or_a_machine_stays(text: str) -> None:
@@ -148,7 +161,8 @@ UNITS = (
     "api_key: ", "\\\\a", "secret=", "secret='", "--key=", "--key ", "?token=", "&a", "-----BEGIN A-----",
     "-----END A-----",
     "aaaa ", "authorization: ", "bearer ", "cookie:", "a:", "1:", "::", "a.b:11", "a.", "://a:11", "fe80:", "AIza",
-    "0a:",
+    "0a:", "SK", "AKC", "AP0", "0-us1", "11111111:", "M.", "MN", "A_KEY=", "https://hooks", "https://a/hook", "hook/",
+    "webhooks/",
 )  # fmt: skip
 
 
