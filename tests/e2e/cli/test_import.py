@@ -63,6 +63,7 @@ def test_a_backend_that_nobody_registers_can_be_named_or_replaced(dynamo: Desk) 
     assert done.stderr.startswith("minify: refused.py shows no failure here, nothing was stored\n")
 
 
+@pytest.mark.slow
 def test_a_file_is_run_only_when_trusted(dynamo: Desk) -> None:
     done = dynamo.invoke("import", "refused/refused.py", "--db", "new.db")
     assert done.exit_code == 2

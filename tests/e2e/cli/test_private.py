@@ -12,6 +12,8 @@ import pytest
 from desks import Desk, MakeDesk
 from indexes import texts
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2-long-value"
 #: What must be nowhere. The program is a file of that user's, too.
 PRIVATE = (SECRET, "zbigniew", "box7", "/home/")

@@ -148,6 +148,7 @@ def test_no_path_is_printed(recreated: Recreated) -> None:
     assert all(s.isascii() for s in scripts)
 
 
+@pytest.mark.slow
 def test_executes_names_imports_entry_points_and_carried_source(recreated: Recreated) -> None:
     library, script = recreated("library_user.py", LIB), recreated("train.py")
     assert library["registered"]["executes"] == [

@@ -190,7 +190,7 @@ def test_torch_is_imported_no_sooner(tmp_path: Path) -> None:
     assert run(tmp_path, ["-c", "import sys; print('torch' in sys.modules)"], FXMINIFY="1").stdout == "False\n"
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_of_a_data_loader_capture_into_the_index_of_the_program(tmp_path: Path, context: str) -> None:
     (tmp_path / "loads.py").write_text(LOADS)
     done = run(tmp_path, ["loads.py", context], FXMINIFY="1")
@@ -199,6 +199,7 @@ def test_workers_of_a_data_loader_capture_into_the_index_of_the_program(tmp_path
     assert found == {"RuntimeError: no cos in the program": 1, "RuntimeError: no sin in a worker": 2}
 
 
+@pytest.mark.slow
 def test_workers_of_pytest_xdist_capture(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     (tmp_path / "test_suite.py").write_text(SUITE)

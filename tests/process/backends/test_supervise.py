@@ -288,7 +288,7 @@ for function in (torch.sin, torch.cos, torch.sin):
 """
 
 
-@pytest.mark.parametrize("used", [12_000, 24_000])
+@pytest.mark.parametrize("used", [12_000, pytest.param(24_000, marks=pytest.mark.slow)])
 def test_a_failure_that_a_full_disk_cannot_hold_is_said_with_the_reason(tmp_path: Path, used: int) -> None:
     write(tmp_path, "program.py", TWO_FAIL)
     (tmp_path / "disk").mkdir()
@@ -368,6 +368,7 @@ except KeyboardInterrupt:
     assert captures(tmp_path / "repro.db") == []
 
 
+@pytest.mark.slow
 def test_exceptions_and_divergences_are_counted_in_the_line_at_the_end(tmp_path: Path) -> None:
     program = """
 def broken(gm, inputs): raise ValueError("no")

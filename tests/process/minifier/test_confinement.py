@@ -164,7 +164,9 @@ def test_without_a_sandbox_the_backend_breaks_out(victim: Victim) -> None:
     assert victim.calls() >= 2
 
 
-@pytest.mark.parametrize("confined", [pytest.param("bubblewrap", marks=pytest.mark.slow), "namespaces"], indirect=True)
+@pytest.mark.parametrize(
+    "confined", [pytest.param(how, marks=pytest.mark.slow) for how in ("bubblewrap", "namespaces")], indirect=True
+)
 def test_in_a_sandbox_it_does_not_and_its_failure_is_minified(victim: Victim, confined: Confinement) -> None:
     assert victim.is_untouched()
     (result,) = fxminify.minify(victim.db, options=fxminify.MinifyOptions(sandbox=True, **QUICK))

@@ -123,6 +123,7 @@ sys.exit(done.returncode)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("namespaces")
 def test_an_index_on_a_full_disk_stays_whole(db: Path, tmp_path: Path) -> None:
     disk, out = tmp_path / "disk", tmp_path / "out"
@@ -191,7 +192,7 @@ def next_zygote(monkeypatch: pytest.MonkeyPatch) -> Callable[[], subprocess.Pope
     return lambda: started.get(timeout=60)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.3, 1.5])
+@pytest.mark.parametrize("delay", [0.0, 0.3, pytest.param(1.5, marks=pytest.mark.slow)])
 def test_a_zygote_that_is_killed_while_it_imports_is_a_sentence(
     next_zygote: Callable[[], subprocess.Popen[bytes]], delay: float
 ) -> None:

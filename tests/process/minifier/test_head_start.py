@@ -90,6 +90,7 @@ def test_the_whole_graph_is_not_compiled_before_the_script(tmp_path: Path, backe
     assert max(seen) < 16
 
 
+@pytest.mark.slow
 def test_one_of_several_operators_of_a_kind_is_found(tmp_path: Path) -> None:
     path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported", program=few_kinds)
     head_starts.forget()
@@ -100,6 +101,7 @@ def test_one_of_several_operators_of_a_kind_is_found(tmp_path: Path) -> None:
     assert max(seen) < 24
 
 
+@pytest.mark.slow
 def test_where_no_small_part_fails_the_whole_graph_is_replayed(tmp_path: Path) -> None:
     path = captured(tmp_path / "repro.db", "head_starts_pair", "two at once")
     (result,), told, _ = minified(path)
@@ -108,6 +110,7 @@ def test_where_no_small_part_fails_the_whole_graph_is_replayed(tmp_path: Path) -
     assert replays == [events.ReplayStarted(1, 2)]
 
 
+@pytest.mark.slow
 def test_its_queries_are_counted_and_asked_once(tmp_path: Path) -> None:
     path = captured(tmp_path / "repro.db", "head_starts_unnamed", "not supported")
     minified(path)
@@ -119,6 +122,7 @@ def test_its_queries_are_counted_and_asked_once(tmp_path: Path) -> None:
     assert reduction.queries == len(asked)
 
 
+@pytest.mark.slow
 def test_a_backend_that_refuses_a_graph_without_tensors_has_no_other_failure(tmp_path: Path) -> None:
     path = captured(tmp_path / "repro.db", "head_starts_on_a_device", "not supported", program=from_nothing)
     (result,), _, _ = minified(path)
@@ -155,6 +159,7 @@ def test_its_script_is_there_before_the_search_and_takes_random_values_where_the
     assert ["torch.randn(4000)" in text and "tanh" in text for text in first] == [True]
 
 
+@pytest.mark.slow
 def test_a_script_that_did_not_show_the_failure_is_followed_by_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,8 +34,8 @@ PROGRAMS = {
 @pytest.mark.parametrize(
     "operator",
     [
-        "cond",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("while_loop", "map_impl", "scan", "flex_attention")),
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("cond", "while_loop", "map_impl", "scan", "flex_attention")
     ],
 )
 def test_what_is_left_is_a_program(operator: str, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_a_slip_is_another_bug(pool: Pool) -> None:
     assert verdict.signature.diagnostics.endswith("'torch.aten.sin'")
 
 
+@pytest.mark.slow
 def test_a_real_hang_is_replayed_within_its_time(pool: Pool) -> None:
     case = captured(pool, "hangs")
     found = replay(pool, case, FailureMatcher((HANG,)), runs=1, limit=3.0)

@@ -141,6 +141,7 @@ def test_a_killed_compiler_leaves_half_a_library_nowhere(tmp_path: Path, monkeyp
     assert [path.name for path in (tmp_path / "home").rglob("*.so")] == ["cwhole.main.so"]
 
 
+@pytest.mark.slow
 def test_samples_tell_where_a_worker_hangs_and_another_one_is_ended_there(pool: Pool) -> None:
     def run(timeout: float, sampling: StackSampling) -> Reply:
         return pool.submit("sandbox_tasks:hang", {}, timeout=timeout, sampling=sampling).result(60)

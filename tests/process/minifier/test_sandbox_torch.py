@@ -252,7 +252,7 @@ def test_a_module_that_raises_or_dies_while_it_is_imported_is_named(tmp_path: Pa
         Pool(spec("x", "dying_backend").to_json(), path=[str(tmp_path)]).__enter__()
 
 
-@pytest.mark.parametrize(("killed", "starts"), [(1, 2), (9, 3)])
+@pytest.mark.parametrize(("killed", "starts"), [(1, 2), pytest.param(9, 3, marks=pytest.mark.slow)])
 def test_a_start_that_a_signal_ends_is_tried_again(tmp_path: Path, killed: int, starts: int) -> None:
     (tmp_path / "team_backend.py").write_text(
         f"import os, torch._dynamo\nwith open({str(tmp_path / 'log')!r}, 'a') as log: log.write('x')\n"

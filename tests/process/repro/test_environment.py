@@ -90,6 +90,7 @@ def test_a_script_says_which_variable_it_needs_and_that_it_cannot_run(place: Pat
     assert (done.shown, done.passed, done.mismatch) == (0, 0, "cannot run: set ACME_TOKEN, which the backend reads")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["", "off", "2"])
 def test_other_formats_set_it_too(place: Path, setting: str) -> None:
     case = case_with(variables=["ACME_LEVEL"], environment={"ACME_LEVEL": setting} if setting else {})
