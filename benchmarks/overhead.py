@@ -7,8 +7,10 @@ every thousandth call (the cost of a check is read off the longest calls). They 
 random order, in one process, so that a busy machine slows all of them, and medians of many calls are compared.
 Graphs are of several durations, from the fastest call there is to one of some milliseconds, without and with
 gradients (forward and backward together). **Compile**: how much longer one compilation takes, its snapshot
-included. **At a failure**: seconds until the row is written, and the size of the file. **Memory**: the additional
-memory of a process with the hook installed, after compiling a model and calling it.
+included. **Training**: 10,000 steps with Adam and a check of every thousandth call take turns, in blocks of a
+hundred, with 10,000 steps without the hook; the processor time of both, and the resident memory after the first
+thousand steps and at the end. **At a failure**: seconds until the row is written, and the size of the file.
+**Memory**: the additional memory of a process with the hook installed, after compiling a model and calling it.
 
 Prints a table, and with ``--json`` one JSON line for each row instead.
 """
@@ -188,6 +190,58 @@ print(psutil.Process().memory_info().rss, peak)
 """
 
 
+#: Steps of training, and steps of one kind at a time.
+STEPS, BLOCK = 10_000, 100
+TRAINING = """\
+import json, sys, time, psutil, torch, fxminify
+from fxminify.benchmarks.overhead import backend, network
+steps, block = int(sys.argv[2]), int(sys.argv[3])
+torch.set_num_threads(1)
+
+def trained(check):
+    torch.manual_seed(0)
+    net = network(16)
+    optimizer = torch.optim.Adam(net.parameters())
+    namespace = {"net": net}
+    exec("def loss(x): return net(x).square().mean()", namespace)
+    if check:
+        fxminify.install(sys.argv[1], check=check)
+    compiled = torch.compile(namespace["loss"], backend=backend)
+    def step():
+        optimizer.zero_grad()
+        compiled(torch.randn(128, 64)).backward()
+        optimizer.step()
+    step()
+    fxminify.uninstall()
+    return step
+
+kinds = {"alone": trained(""), "checked": trained("first:2,every:1000")}
+seconds, resident = dict.fromkeys(kinds, 0.0), []
+for done in range(0, steps, block):
+    for name, step in kinds.items():
+        start = time.process_time()
+        for _ in range(block):
+            step()
+        seconds[name] += time.process_time() - start
+    if done + block in (1000, steps):
+        resident.append(psutil.Process().memory_info().rss)
+print(json.dumps([seconds, resident]))
+"""
+
+
+def training(place: str) -> list[Row]:
+    """Processor seconds of a training run without the hook and with sampled checks, and MiB of resident memory."""
+    command = [sys.executable, "-c", TRAINING, place, str(STEPS), str(BLOCK)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, resident = json.loads(done.stdout)
+    first, last = (round(held / 2**20, 1) for held in resident)
+    return [{
+        "what": "training", "steps": STEPS,
+        "alone": round(seconds["alone"], 2), "checked": round(seconds["checked"], 2),
+        "percent": round(100 * (seconds["checked"] / seconds["alone"] - 1), 2), "mib_1000": first, "mib_last": last,
+    }]  # fmt: skip
+
+
 def memory(place: str) -> list[Row]:
     """Resident bytes of three processes that do the same: at the end, and at the most."""
     held: dict[str, list[float]] = {}
@@ -221,7 +275,12 @@ def main() -> None:
     gc.collect()
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         place = str(Path(folder) / "healthy.db")
-        rows = [*per_call(options.rounds, place), *compiling(options.rounds, place), *failing(Path(folder))]
+        rows = [
+            *per_call(options.rounds, place),
+            *compiling(options.rounds, place),
+            *training(place),
+            *failing(Path(folder)),
+        ]
         rows += memory(place)
     print("\n".join(map(json.dumps, rows)) if options.json else table(rows))
 
