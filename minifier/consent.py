@@ -16,6 +16,8 @@ from ..backends.provenance.access import Access
 from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Case
+from ..store.document.recreation import CONTROL
+from ..store.errors import UnreadableRow
 from ..store.index import StoredCase, StoredScript
 from ..store.text import printable
 
@@ -68,13 +70,15 @@ def may_run(
 
     With ``sandbox`` the question lists the directories of this machine that the case can read. ``tell`` is called with
     them if no question is needed. Raises `fxminify.backends.provenance.spec.InvalidSpec` if its backend cannot be
-    read.
+    read, and `UnreadableRow` if the script of somebody else has a control character.
     """
     text = "" if script is None else script.text
     spec = BackendSpec.from_json(stored.case.backend)
     given, visible = access.variables(spec, text), _visible(stored.case, text) if sandbox else {}
     asked = _question(id, stored.case, spec, text, given, visible)
     ours = stored.ours and (script is None or script.ours)
+    if not ours and CONTROL.search(text):
+        raise UnreadableRow(f"the script of capture {id} has a control character, which may hide what it runs: not run")
     if not (ours or trust):
         if not confirm(asked):
             return None

@@ -46,7 +46,9 @@ def is_temporary(error: BaseException) -> bool:
     """Whether the same may succeed later, because the server was away, a file locked or the disk full."""
     from sqlalchemy.exc import InterfaceError, OperationalError
 
-    return isinstance(error.__cause__, OperationalError | InterfaceError | OSError)
+    return not isinstance(error, UnreadableRow) and isinstance(
+        error.__cause__, OperationalError | InterfaceError | OSError
+    )
 
 
 def is_full(error: BaseException) -> bool:

@@ -39,7 +39,7 @@ _SETTING = re.compile(r"(?m)^os\.environ\[.*$")
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://[^\s\"'<>()\[\]{}]+")
 #: Keys whose value is a secret however short it is, and keys that mean many things.
 _TELLING = (
-    r"passw(?:or)?d|passphrase|passcode|(?<![a-z])pwd|secret|credential|(?:api|access|account|private|secret|signing|encryption"
+    r"passw(?:or)?d|passphrase|passcode|(?<![a-z])pwd?|secret|credential|(?:api|access|account|private|secret|signing|encryption"
     r"|auth)[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|id[_-]?token|client[_-]?secret"
 )
 _ANY = rf"{_TELLING}|token|key|signature|sig|auth|session|sas|pat|jwt|code"
@@ -50,7 +50,7 @@ _QUOTED_OR = r"""(?:(["'])[^"'\n]{4,}+(?=["'])|"""
 _BARE = r"""[^\s"'`,;&<>()\[\]{}]"""
 #: What begins a token of a service.
 _PREFIXES = (
-    r"hf_|gh[opsru]_|github_pat_|gl[a-z]{2,6}-|sk-|sk_live_|rk_live_|pk_live_|xox[abeprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|npm_|"
+    r"hf_|gh[opsru]_|github_pat_|gl[a-z]{2,6}-|sk-|[srp]k_(?:live|test)_|xox[abeprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|npm_|"
     r"pypi-|dop_v1_|shpat_|nvapi-|r8_|SG\.|lin_api_|dckr_pat_|sq0[a-z]{3}-|fxm_\d{1,18}_|fxs_\d{1,18}_"
 )
 #: The last part of the name of a host, besides two letters, and endings of files among those.
@@ -85,14 +85,16 @@ _SECRETS = tuple((tuple(needles.split()), re.compile(pattern), masked) for needl
     ("=", rf"(?i)([?&;#](?=[\w.-]*(?:{_ANY}))[\w.-]{{1,60}}+=)[^\s&;#\"'<>]{{4,}}+", r"\1<masked>"),
     ("-", rf"(?i)(?<![\w-])(--?(?=[\w-]*(?:{_ANY})[=\s])[\w-]{{1,60}}+(?:=|[ \t]++(?!-)))(?!{_NO_SECRET})"
           rf"{_QUOTED_OR}(?=\S{{0,200}}\d){_BARE}{{4,}}+)", r"\1\2<masked>"),
-    ("pass pwd secret credential key token",
+    ("pass pw secret credential key token",
      rf"(?i)(?<![\w$-])((?=[\w-]*(?:{_TELLING}))[\w-]{{1,80}}+[\"']?+\s*+(?:=>|[=:])\s*+)(?!{_NO_SECRET})"
-     rf"{_QUOTED_OR}(?=\S{{0,200}}[\d!@#$%^*+/]){_BARE}{{4,}}+|{_BARE}{{12,}}+)", r"\1\2<masked>"),
+     rf"{_QUOTED_OR}{_BARE}{{4,}}+)", r"\1\2<masked>"),
     ("token", r"(?i)(?<![\w-])((?=[\w-]*token\b)[\w-]{1,80}+[\"']?+\s*+[=:]\s*+[\"']?+)[A-Za-z0-9+/_.-]{12,}+",
      r"\1<masked>"),
-    ("pass pwd secret credential key token",
+    ("pass pw secret credential key token",
      rf"(?<![\w$-])((?=[A-Z0-9_]{{1,80}}=)(?i:(?=\w*(?:{_TELLING})))\w++=)(?!{_NO_SECRET}){_BARE}{{4,}}+",
      r"\1<masked>"),
+    ("://", r"(?<=://)[^\s/@:\"'<>]{0,100}:[^\s@\"'<>]{1,200}@(?:[^\s/@\"'<>]{0,200}@)?", ""),
+    ("-u --user", r"(?<![\w-])((?:-u|--user)[= ][^\s:]{1,60}:)[^\s:]{2,}+", r"\1<masked>"),
     ("hook", r"(?i)(\bhttps?://(?:[\w.-]{0,60}(?:\bhooks?|\.webhook)\.[\w.-]*+|[\w.-]{1,80}/(?:[\w-]{1,20}/)?webhooks?)/)"
              r"[^\s\"'<>]{8,}+", r"\1<masked>"),
     ("_ - akia asia aiza ya29 sg.", rf"\b(?:{_PREFIXES})[A-Za-z0-9_-]{{12,}}+", "<masked>"),
@@ -108,7 +110,7 @@ _THIS_MACHINE = re.compile(r"127\.|0\.0\.0\.0")
 #: What names a machine or a person.
 _ADDRESSES = tuple((tuple(needles.split()), re.compile(pattern), masked) for needles, pattern, masked in (
     ("://", r"(?<=://)[^/\s@]+@", ""),
-    ("@", r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++", "<address>"),
+    ("@", r"(?<![\w.+-])(?:[\w.+-]++|<user>)@(?:[\w-]++(?:\.[\w-]++)++|<host>(?:\.[\w-]++)*+)", "<address>"),
     (".", rf"(?<![\w.])(?!{_THIS_MACHINE.pattern})(?:\d{{1,3}}\.){{3}}\d{{1,3}}(?![\w.])", "<address>"),
     (": -", r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])", "<address>"),
 ))  # fmt: skip
@@ -182,12 +184,18 @@ def without_secrets(text: str) -> str:
             text = pattern.sub(masked, text)
     if ":" not in text:
         return text
-    text = _IPV6.sub(lambda match: "<address>" if _is_address(match[0]) else match[0], text)
+    text = _IPV6.sub(_without_address, text)
     return _HOST.sub(lambda match: "<host>" if _is_host(match) else match[0], text)
 
 
 #: The first group of an address that is in use: global, local to a site or to a link. Others are slices, times, names.
 _GROUP = re.compile(r"(?:[23][0-9a-f]|f[cd])[0-9a-f]{2}|fe[89ab][0-9a-f]", re.IGNORECASE)
+
+
+def _without_address(match: re.Match[str]) -> str:
+    """``<address>`` for one of IPv6, which a colon may follow."""
+    colon = ":" if re.search(r"[^:]:$", match[0]) else ""
+    return f"<address>{colon}" if _is_address(match[0].removesuffix(colon)) else match[0]
 
 
 def _is_address(text: str) -> bool:
@@ -239,7 +247,7 @@ def revealing(text: str) -> Iterator[str]:
         yield "what looks like a secret"
     if (
         any(pattern.search(text) for _, pattern, masked in _ADDRESSES if masked)
-        or any(_is_address(match[0]) for match in _IPV6.finditer(text))
+        or any(_without_address(match) != match[0] for match in _IPV6.finditer(text))
         or any(map(_is_host, _HOST.finditer(text)))
     ):
         yield "an address"

@@ -107,7 +107,7 @@ class PrivateValue:
             return rf"{text}(?![A-Za-z0-9_-])"
         letters = r"\w" if self.instead == VALUE and self.text.isidentifier() else "[A-Za-z0-9]"
         if not self.inside:
-            left = rf"(?<!{letters})" if self.text[0].isalnum() else ""
+            left = rf"(?:(?<!{letters})|(?<=%[0-9A-F]{{2}}))" if self.text[0].isalnum() else ""
             right = rf"(?!{letters})" if self.text[-1].isalnum() else ""
             text = f"{left}{text}{right}"
         return f"(?i:{text})" if self.any_case else text

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from ...store.document.recreation import is_dotted
+from ...store.document.recreation import CONTROL, is_dotted
 from ...store.parsing import parse
 from ..running.exceptions import portable
 from . import modules, private, syntax
@@ -81,6 +81,8 @@ class Embedder:
             compile(out.source, "<embedded>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as exc:
             raise CannotEmbed(f"its source does not stand on its own ({exc})") from exc
+        if CONTROL.search(out.source):
+            raise CannotEmbed("its source has a control character")
         private.check_source(out.source)
         return out
 

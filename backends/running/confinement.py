@@ -3,7 +3,8 @@
 A confined process sees the file system read-only, and in the place of the home, of temporary and of runtime
 directories an empty one that it may write to and that ends with it. The interpreter, the installed packages and the
 directories in which a capture says that its modules are come back read-only, the scratch directories that the driver
-names come back writable. There is no network. Bubblewrap does this where it is installed, else `namespaces`.
+names come back writable. There is no network. Bubblewrap does this where it is installed, else `namespaces`,
+which refuses system calls in both cases.
 
 This module is the one place that chooses. It never runs anything unconfined: where neither works, it raises.
 """
@@ -61,14 +62,15 @@ class Confinement:
         capture lie (`fxminify.backends.provenance.access`), are visible read-only.
         """
         steps = plan([os.path.realpath(path) for path in writable], search_path)
+        enter = [sys.executable, "-I", "-S", _NAMESPACES]
         if not self.bubblewrap:
-            return [sys.executable, "-I", "-S", _NAMESPACES, json.dumps(steps), *command]
+            return [*enter, json.dumps(steps), *command]
         words = [self.bubblewrap, "--unshare-user", "--unshare-net", "--unshare-ipc", "--cap-drop", "ALL",
                  "--ro-bind", "/", "/", "--dev", "/dev"]  # fmt: skip
         options = {"show": "--ro-bind", "write": "--bind", "device": "--dev-bind"}
         for verb, path in steps:
             words += ["--tmpfs", path] if verb == "hide" else [options[verb], path, path]
-        return [*words, "--", *command]
+        return [*words, "--", *enter, "[]", *command]  # which refuses system calls
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of the command, negative for a signal. ``code`` is the code of the started process."""

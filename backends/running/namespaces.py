@@ -6,12 +6,18 @@ else of the file system is read-only, and there is no network. The process becom
 descriptors stay. It must have one thread, so it is a process of its own that imports nothing but the standard library.
 
 The command has no capabilities, not even as root, and cannot get any (see ``namespaces(7)``, ``user_namespaces(7)``):
-mounts that it inherits are locked in any namespace that it makes.
+mounts that it inherits are locked in any namespace that it makes. With an empty PLAN it stays in the namespaces that it
+is in, for a program that has made them.
+
+In both cases a filter of system calls (``seccomp(2)``) refuses what no namespace separates: keys of the session
+(``keyrings(7)``) and sockets of the file system, which a read-only mount does not stop. Pairs of connected sockets
+are allowed, rings of asynchronous calls are not, because no filter sees their calls.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -25,6 +31,21 @@ _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_NOSUID, _MS_NODEV = 4096, 16384, 1 << 18, 2,
 _MOUNT_SETATTR, _AT_RECURSIVE, _ATTR_RDONLY = 442, 0x8000, 1
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_PR_SET_SECCOMP, _FILTER = 22, 2
+#: By machine: its number in ``linux/audit.h``, and the numbers of ``socket``, and of the calls that are refused.
+_CALLS = {
+    "x86_64": (0xC000003E, 41, (248, 249, 250)),  # add_key, request_key, keyctl
+    "aarch64": (0xC00000B7, 198, (217, 218, 219)),
+}
+_IO_URING_SETUP = 425
+#: Instructions of the filter (``linux/bpf_common.h``): load a word, jump if equal, jump if at least, return.
+_LOAD, _EQUAL, _LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+#: Results of the filter: allow, end the process, or fail with an error number.
+_ALLOW, _END, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+#: Where the number of the call, the machine and the first argument lie (``linux/seccomp.h``).
+_NUMBER, _MACHINE, _FIRST = 0, 4, 16
+#: Numbers of x86_64 from here on are those of another form of the same calls.
+_OTHER_FORM = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -54,7 +75,29 @@ def enter(plan: list[tuple[str, str]]) -> None:
     for capability in range(64):
         if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
+
+
+def refuse_calls() -> None:
+    """Refuse the system calls of the module docstring, here and in every child. Raises `OSError`."""
     _call("prctl", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    instructions = _filter(os.uname().machine)
+    buffer = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
+    program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(buffer))
+    _call("seccomp", _LIBC.prctl(_PR_SET_SECCOMP, _FILTER, program, 0, 0))
+
+
+def _filter(machine: str) -> list[tuple[int, int, int, int]]:
+    """Instructions as of ``struct sock_filter``: code, how many to skip if true, if false, and a number."""
+    if machine not in _CALLS:
+        raise OSError(errno.ENOSYS, f"no filter of system calls for {machine}")
+    audit, socket_, refused = _CALLS[machine]
+    tests = [(_EQUAL, number, errno.EPERM) for number in refused]
+    tests += [(_LEAST, _OTHER_FORM, errno.EPERM), (_EQUAL, _IO_URING_SETUP, errno.ENOSYS)]
+    found = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _END), (_LOAD, 0, 0, _NUMBER)]
+    for code, number, error in tests:
+        found += [(code, 0, 1, number), (_RETURN, 0, 0, _ERROR | error)]
+    found += [(_EQUAL, 1, 0, socket_), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _FIRST)]
+    return [*found, (_EQUAL, 0, 1, socket.AF_UNIX), (_RETURN, 0, 0, _ERROR | errno.EACCES), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _devices(kept: list[tuple[str, int]]) -> None:
@@ -110,7 +153,9 @@ def _write(path: str, text: str) -> None:
 
 def main(argv: list[str]) -> None:
     try:
-        enter(json.loads(argv[1]))
+        if plan := json.loads(argv[1]):
+            enter(plan)
+        refuse_calls()
     except OSError as error:
         sys.exit(f"this system gives no namespaces of its own to a process: {error}")
     os.execv(argv[2], argv[2:])

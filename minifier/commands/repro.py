@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from ...store.text import printable
 from .verbs import (
     FormatName,
     IndexCommand,
@@ -106,7 +107,7 @@ def run_command(script: Path, search_path: Sequence[str]) -> str:
     """
     needed = [path for path in search_path if Path(path).resolve() != script.resolve().parent]
     variable = f"PYTHONPATH={shlex.quote(os.pathsep.join(map(_relative, needed)))} " if needed else ""
-    return f"{variable}python {shlex.quote(str(script))}"
+    return printable(f"{variable}python {shlex.quote(str(script))}")
 
 
 def _relative(path: str) -> str:

@@ -69,6 +69,8 @@ LEADS_OUT = frozenset({
 PLAIN_VALUE = re.compile(r"-?[A-Za-z0-9][A-Za-z0-9_.,:=+-]{0,39}")
 #: Variables that say where a process finds programs and libraries, which a document never sets.
 LOADS_CODE = re.compile(r"(?:LD_|DYLD_|PYTHON|GCONV|BASH|CC|CXX|PATH|HOME|SHELL|TMP)")
+#: What source may not have: Python reads on after a line that no person sees the end of.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _KINDS = frozenset({"module", "library", "source", "processes"})
 #: The most processes of a group.
 _MOST_PROCESSES = 1 << 20
@@ -180,6 +182,7 @@ def check_backend(doc: Mapping[str, Any]) -> None:
         if type(copied.get("how", "")) is not str:
             raise ValueError("backend.copied.how is not a string")
         check_backend({key: value for key, value in copied.items() if key != "how"})
+    check_search_path(doc)
     named = (*doc.get("variables", ()), *doc.get("required", ()), *doc.get("environment", ()))
     if odd := [name for name in named if not (type(name) is str and name.isidentifier() and name.isascii())]:
         raise ValueError(f"not the name of an environment variable: {odd[0]!r:.80}")
@@ -214,6 +217,7 @@ def check_import(item: Any) -> None:
     for key in ("ops", "search_path", "imports"):
         if type(item.get(key, [])) is not list or any(type(v) is not str for v in item.get(key, [])):
             raise ValueError(f"import.{key} is not a list of strings")
+    check_search_path(item)
     if "module" in item and not is_dotted(item["module"]):
         raise ValueError(f"not a module: {item['module']!r:.80}")
     if os.path.basename(item.get("library", "")) != item.get("library", ""):
@@ -222,6 +226,12 @@ def check_import(item: Any) -> None:
         raise ValueError("import.ops holds something that is no operator")
     if "source" in item:
         check_source(item.get("imports", []), item["source"], item.get("file", ""))
+
+
+def check_search_path(item: Any) -> None:
+    """Raise `ValueError` if a directory of a search path has a character that no person sees."""
+    if odd := [path for path in item.get("search_path", []) if type(path) is str and not path.isprintable()]:
+        raise ValueError(f"a directory with a character that is not printed: {odd[0]!r:.80}")
 
 
 def check_processes(doc: Any) -> None:
@@ -242,6 +252,8 @@ def check_source(imports: Any, text: Any, file: Any) -> None:
         statements = _parsed(line)
         if "\n" in line or len(statements) != 1 or not isinstance(statements[0], ast.Import | ast.ImportFrom):
             raise ValueError(f"not an import line: {line!r:.80}")
+    if CONTROL.search(text):
+        raise ValueError("source with a control character")
     _parsed("\n".join([*imports, text]))
 
 

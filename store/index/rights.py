@@ -26,11 +26,24 @@ def prove(*parts: object) -> str:
 
 def are_proved(claims: Sequence[tuple[object, Sequence[object]]]) -> list[bool]:
     """Say of each proof, as found in an index, and the content of its row whether this user's key made it."""
-    key = keys.secret(signing.FILE, create=False)
+    key, ended = keys.secret(signing.FILE, create=False), keys.ended()
     return [
-        bool(key) and isinstance(proof, str) and hmac.compare_digest(_proof(key, parts).encode(), _bytes(proof))
+        bool(key)
+        and isinstance(proof, str)
+        and proof not in ended
+        and hmac.compare_digest(_proof(key, parts).encode(), _bytes(proof))
         for proof, parts in claims
     ]
+
+
+def end(proof: str | None) -> None:
+    """End a right for good on this machine, also if its row is put back. Raises `StoreError`."""
+    if proof is None:
+        return
+    try:
+        keys.end([proof])
+    except OSError as error:
+        raise StoreError(f"nothing was revoked: the list of ended rights beside the key: {error.strerror}") from error
 
 
 def _proof(key: bytes, parts: Sequence[object]) -> str:

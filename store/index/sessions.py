@@ -63,8 +63,14 @@ class Sessions:
         """End the session with this id, if it is one."""
         form = _FORM.match(text)
         if form is not None and self.check_all([text])[0] is not None:
-            ended = delete(SessionRow).where(SessionRow.id == int(form[1]))
-            self._database.write(lambda session: session.execute(ended))
+            self._database.write(lambda session: _end(session, int(form[1])))
+
+
+def _end(session: Session, id: int) -> None:
+    row = session.get(SessionRow, id)
+    if row is not None:
+        rights.end(row.proof)
+        session.delete(row)
 
 
 def _rows(session: Session, ids: Sequence[int]) -> list[tuple[SessionRow, TokenRow]]:

@@ -1,17 +1,20 @@
 """The tables of the index, and the check that a row from a file has the types that fxminify writes.
 
-SQLite stores any type in any column, so a file from elsewhere may have text instead of a number: every row is checked
-when it is loaded. Case documents and storages are content-addressed. Plain columns have what a listing shows, so that
-it opens no document.
+SQLite stores any type in any column, so a file from elsewhere may have text instead of a number: every value is checked
+when it is read, of whole rows and of single columns. Case documents and storages are content-addressed. Plain columns
+have what a listing shows, so that it opens no document.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import fields
+from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Index, LargeBinary, MetaData, String, Text, event
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
@@ -79,20 +82,79 @@ class RetestResult(StrEnum):
     CANNOT_RUN = "cannot run"  #: it did not come to the compiler: a module is missing, eager refuses...
 
 
-class Clean(TypeDecorator[str]):
+class _Checked(TypeDecorator[_T]):
+    """A column whose values, also those of a file from elsewhere, must have the type of its declaration."""
+
+    cache_ok = True
+    kind: type
+    #: The table and the column, for the sentence.
+    where = "a result"
+
+    @property
+    def python_type(self) -> type[_T]:
+        return self.kind
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], _T | None]:
+        kind, other = self.kind, self.other
+
+        def checked(value: Any) -> _T | None:
+            if value is None or type(value) is kind:
+                return cast(_T | None, value)
+            return other(value)
+
+        return checked
+
+    def other(self, value: Any) -> _T:
+        """Return a value of another type as one of this type, or raise `ForeignValue`."""
+        raise ForeignValue(f"{type(value).__name__} in {self.where}")
+
+
+class Clean(_Checked[str]):
     """Text of any origin: lone surrogates and NUL, which databases refuse, are written as escapes."""
 
     impl = Text
-    cache_ok = True
-
-    @property
-    def python_type(self) -> type[str]:
-        return str
+    kind = str
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         if value is None:
             return None
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class Name(_Checked[str]):
+    """Text of ours with a length: a digest, a state, a URL."""
+
+    impl = String
+    kind = str
+
+
+class Number(_Checked[int]):
+    impl = Integer
+    kind = int
+
+    def other(self, value: Any) -> int:
+        if isinstance(value, Decimal) and value == int(value):  # PostgreSQL's sum of large numbers
+            return int(value)
+        return super().other(value)
+
+
+class LargeNumber(Number):
+    impl = BigInteger
+
+
+class Seconds(_Checked[float]):
+    """A point in time or a duration, in seconds."""
+
+    impl = Float
+    kind = float
+
+    def other(self, value: Any) -> float:
+        return value if type(value) is int else super().other(value)
+
+
+class Data(_Checked[bytes]):
+    impl = LargeBinary
+    kind = bytes
 
 
 class Base(DeclarativeBase):
@@ -104,7 +166,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {str: Clean, bytes: LargeBinary, float: Float}  # noqa: RUF012 - SQLAlchemy's own form
+    type_annotation_map = {str: Clean, int: Number, bytes: Data, float: Seconds}  # noqa: RUF012 - SQLAlchemy's own form
 
     def to(self, kind: type[_T], **others: Any) -> _T:
         """A dataclass ``kind`` with the columns that have the names of its fields. ``others`` has the other fields."""
@@ -117,8 +179,8 @@ class DocumentRow(Base):
 
     __tablename__ = "documents"
 
-    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
-    size: Mapped[int] = mapped_column(BigInteger)
+    digest: Mapped[str] = mapped_column(Name(64), primary_key=True)
+    size: Mapped[int] = mapped_column(LargeNumber)
     data: Mapped[bytes]
 
 
@@ -130,10 +192,10 @@ class BlobRow(Base):
 
     __tablename__ = "blobs"
 
-    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
-    size: Mapped[int] = mapped_column(BigInteger)
-    codec: Mapped[str] = mapped_column(String(8))
-    stored: Mapped[int] = mapped_column(BigInteger)
+    digest: Mapped[str] = mapped_column(Name(64), primary_key=True)
+    size: Mapped[int] = mapped_column(LargeNumber)
+    codec: Mapped[str] = mapped_column(Name(8))
+    stored: Mapped[int] = mapped_column(LargeNumber)
     data: Mapped[bytes | None]
     place: Mapped[str | None]
 
@@ -153,17 +215,17 @@ class BugRow(Base):
     __tablename__ = "bugs"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    identity: Mapped[str] = mapped_column(String(64), unique=True)
-    kind: Mapped[str] = mapped_column(String(16))
-    phase: Mapped[str] = mapped_column(String(16))
+    identity: Mapped[str] = mapped_column(Name(64), unique=True)
+    kind: Mapped[str] = mapped_column(Name(16))
+    phase: Mapped[str] = mapped_column(Name(16))
     backend: Mapped[str] = mapped_column(index=True)
-    signature: Mapped[str] = mapped_column(String(32), index=True)
+    signature: Mapped[str] = mapped_column(Name(32), index=True)
     headline: Mapped[str]
     operators: Mapped[str]
     captures: Mapped[int]
-    occurrences: Mapped[int] = mapped_column(BigInteger)
-    created: Mapped[str] = mapped_column(String(32))
-    last_seen: Mapped[str] = mapped_column(String(32), index=True)
+    occurrences: Mapped[int] = mapped_column(LargeNumber)
+    created: Mapped[str] = mapped_column(Name(32))
+    last_seen: Mapped[str] = mapped_column(Name(32), index=True)
 
 
 class TriageRow(Base):
@@ -177,11 +239,11 @@ class TriageRow(Base):
     __tablename__ = "triage"
 
     bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
-    status: Mapped[str] = mapped_column(String(16))
-    until: Mapped[int | None] = mapped_column(BigInteger)
+    status: Mapped[str] = mapped_column(Name(16))
+    until: Mapped[int | None] = mapped_column(LargeNumber)
     duplicate_of: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"), index=True)
     actor: Mapped[str]
-    at: Mapped[str] = mapped_column(String(32))
+    at: Mapped[str] = mapped_column(Name(32))
     versions: Mapped[str | None]
 
 
@@ -191,7 +253,7 @@ class BugLabelRow(Base):
     __tablename__ = "labels"
 
     bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
-    label: Mapped[str] = mapped_column(String(50), primary_key=True, index=True)
+    label: Mapped[str] = mapped_column(Name(50), primary_key=True, index=True)
 
 
 class MergedRow(Base):
@@ -209,27 +271,27 @@ class CaptureRow(Base):
     __tablename__ = "captures"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    identity: Mapped[str] = mapped_column(String(64), unique=True)
+    identity: Mapped[str] = mapped_column(Name(64), unique=True)
     parent: Mapped[int | None] = mapped_column(ForeignKey("captures.id"))
     bug: Mapped[int | None] = mapped_column(ForeignKey("bugs.id"))
-    state: Mapped[str] = mapped_column(String(16), index=True)
+    state: Mapped[str] = mapped_column(Name(16), index=True)
     reason: Mapped[str]
-    kind: Mapped[str] = mapped_column(String(16))
-    phase: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(Name(16))
+    phase: Mapped[str] = mapped_column(Name(16))
     backend: Mapped[str]
     headline: Mapped[str]
-    signature: Mapped[str] = mapped_column(String(32), index=True)
+    signature: Mapped[str] = mapped_column(Name(32), index=True)
     signature_parts: Mapped[str | None]
     failure: Mapped[str | None]
     provenance: Mapped[str]
-    graph_hash: Mapped[str] = mapped_column(String(64))
+    graph_hash: Mapped[str] = mapped_column(Name(64))
     graph_text: Mapped[str]
     document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
     nodes_before: Mapped[int | None]
     inputs_before: Mapped[int | None]
     occurrences: Mapped[int]
-    created: Mapped[str] = mapped_column(String(32))
-    last_seen: Mapped[str] = mapped_column(String(32), index=True)
+    created: Mapped[str] = mapped_column(Name(32))
+    last_seen: Mapped[str] = mapped_column(Name(32), index=True)
 
     __table_args__ = (
         Index("ix_captures_bug_state", "bug", "state"),
@@ -243,7 +305,7 @@ class EnvironmentRow(Base):
 
     __tablename__ = "environments"
 
-    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    digest: Mapped[str] = mapped_column(Name(64), primary_key=True)
     versions: Mapped[str]
 
 
@@ -253,9 +315,9 @@ class SightingRow(Base):
     __tablename__ = "sightings"
 
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
-    day: Mapped[str] = mapped_column(String(10), primary_key=True)
+    day: Mapped[str] = mapped_column(Name(10), primary_key=True)
     environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
-    count: Mapped[int] = mapped_column(BigInteger)
+    count: Mapped[int] = mapped_column(LargeNumber)
 
 
 class BugSightingRow(Base):
@@ -264,9 +326,9 @@ class BugSightingRow(Base):
     __tablename__ = "bug_sightings"
 
     bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), primary_key=True)
-    day: Mapped[str] = mapped_column(String(10), primary_key=True)
+    day: Mapped[str] = mapped_column(Name(10), primary_key=True)
     environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
-    count: Mapped[int] = mapped_column(BigInteger)
+    count: Mapped[int] = mapped_column(LargeNumber)
 
 
 class LeaseRow(Base):
@@ -275,7 +337,7 @@ class LeaseRow(Base):
     __tablename__ = "leases"
 
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
-    fence: Mapped[int] = mapped_column(BigInteger)
+    fence: Mapped[int] = mapped_column(LargeNumber)
     holder: Mapped[str]
     until: Mapped[float]
 
@@ -291,24 +353,24 @@ class TaskRow(Base):
     __tablename__ = "tasks"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    kind: Mapped[str] = mapped_column(String(16))
-    open: Mapped[str | None] = mapped_column(String(48), unique=True)
+    kind: Mapped[str] = mapped_column(Name(16))
+    open: Mapped[str | None] = mapped_column(Name(48), unique=True)
     bug: Mapped[int] = mapped_column(ForeignKey("bugs.id"), index=True)
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), index=True)
     config: Mapped[str]
     needs: Mapped[str]
     priority: Mapped[int]
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(Name(16))
     why: Mapped[str]
     attempts: Mapped[int]
-    fence: Mapped[int] = mapped_column(BigInteger)
+    fence: Mapped[int] = mapped_column(LargeNumber)
     holder: Mapped[str]
     until: Mapped[float]
     worker: Mapped[int | None]
     budget: Mapped[float | None]
-    created: Mapped[str] = mapped_column(String(32))
-    started: Mapped[str | None] = mapped_column(String(32))
-    finished: Mapped[str | None] = mapped_column(String(32))
+    created: Mapped[str] = mapped_column(Name(32))
+    started: Mapped[str | None] = mapped_column(Name(32))
+    finished: Mapped[str | None] = mapped_column(Name(32))
 
     __table_args__ = (
         Index("ix_tasks_state_needs_priority", "state", "needs", "priority", "id"),
@@ -333,9 +395,9 @@ class InstallationRow(Base):
 
     __tablename__ = "installations"
 
-    backend: Mapped[str] = mapped_column(String(100), primary_key=True)
+    backend: Mapped[str] = mapped_column(Name(100), primary_key=True)
     environment: Mapped[str] = mapped_column(ForeignKey("environments.digest"), primary_key=True)
-    at: Mapped[str] = mapped_column(String(32))
+    at: Mapped[str] = mapped_column(Name(32))
 
 
 class TargetRow(Base):
@@ -343,7 +405,7 @@ class TargetRow(Base):
 
     __tablename__ = "targets"
 
-    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    name: Mapped[str] = mapped_column(Name(100), primary_key=True)
     event: Mapped[int]
 
 
@@ -358,18 +420,18 @@ class DeliveryRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     target: Mapped[str] = mapped_column(ForeignKey("targets.name"))
-    what: Mapped[str] = mapped_column(String(16))
+    what: Mapped[str] = mapped_column(Name(16))
     bug: Mapped[int] = mapped_column(index=True)
     text: Mapped[str]
-    once: Mapped[str] = mapped_column(String(250), unique=True)
-    state: Mapped[str] = mapped_column(String(16))
+    once: Mapped[str] = mapped_column(Name(250), unique=True)
+    state: Mapped[str] = mapped_column(Name(16))
     attempts: Mapped[int]
     until: Mapped[float]
     holder: Mapped[str]
     message: Mapped[int | None]
     answer: Mapped[str]
-    created: Mapped[str] = mapped_column(String(32))
-    sent: Mapped[str | None] = mapped_column(String(32))
+    created: Mapped[str] = mapped_column(Name(32))
+    sent: Mapped[str | None] = mapped_column(Name(32))
 
     __table_args__ = (Index("ix_deliveries_target_state", "target", "state"),)
 
@@ -384,11 +446,11 @@ class TokenRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str]
-    digest: Mapped[str] = mapped_column(String(64))
+    digest: Mapped[str] = mapped_column(Name(64))
     scopes: Mapped[str]
-    created: Mapped[str] = mapped_column(String(32))
-    revoked: Mapped[str | None] = mapped_column(String(32))
-    proof: Mapped[str | None] = mapped_column(String(64))
+    created: Mapped[str] = mapped_column(Name(32))
+    revoked: Mapped[str | None] = mapped_column(Name(32))
+    proof: Mapped[str | None] = mapped_column(Name(64))
 
 
 class SessionRow(Base):
@@ -398,8 +460,8 @@ class SessionRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     token: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
-    until: Mapped[int] = mapped_column(BigInteger)
-    proof: Mapped[str] = mapped_column(String(64))
+    until: Mapped[int] = mapped_column(LargeNumber)
+    proof: Mapped[str] = mapped_column(Name(64))
 
 
 class UploadRow(Base):
@@ -410,10 +472,10 @@ class UploadRow(Base):
 
     __tablename__ = "uploads"
 
-    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(Name(64), primary_key=True)
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"))
-    day: Mapped[str] = mapped_column(String(10), index=True)
-    body: Mapped[str | None] = mapped_column(String(64))
+    day: Mapped[str] = mapped_column(Name(10), index=True)
+    body: Mapped[str | None] = mapped_column(Name(64))
 
 
 class EventRow(Base):
@@ -423,7 +485,7 @@ class EventRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[float]
-    kind: Mapped[str] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(Name(32))
     text: Mapped[str]
     actor: Mapped[str]
     bug: Mapped[int | None]
@@ -443,7 +505,7 @@ class ReductionRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"))
     config: Mapped[str]
-    config_digest: Mapped[str] = mapped_column(String(64))
+    config_digest: Mapped[str] = mapped_column(Name(64))
     best: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
     accepted: Mapped[int]
     queries: Mapped[int]
@@ -451,8 +513,8 @@ class ReductionRow(Base):
     nodes_after: Mapped[int | None]
     inputs_after: Mapped[int | None]
     seconds: Mapped[float]
-    started: Mapped[str] = mapped_column(String(32))
-    finished: Mapped[str | None] = mapped_column(String(32), index=True)
+    started: Mapped[str] = mapped_column(Name(32))
+    finished: Mapped[str | None] = mapped_column(Name(32), index=True)
     origin: Mapped[str | None]
     operators: Mapped[str | None]
 
@@ -465,11 +527,11 @@ class VerdictRow(Base):
     __tablename__ = "verdicts"
 
     reduction: Mapped[int] = mapped_column(ForeignKey("reductions.id"), primary_key=True)
-    key: Mapped[str] = mapped_column(String(128), primary_key=True)
+    key: Mapped[str] = mapped_column(Name(128), primary_key=True)
     pass_name: Mapped[str]
     asks: Mapped[int]
-    outcome: Mapped[str | None] = mapped_column(String(16))
-    signature: Mapped[str | None] = mapped_column(String(32))
+    outcome: Mapped[str | None] = mapped_column(Name(16))
+    signature: Mapped[str | None] = mapped_column(Name(32))
     seconds: Mapped[float]
     detail: Mapped[str]
 
@@ -486,14 +548,14 @@ class StepRow(Base):
     reduction: Mapped[int] = mapped_column(ForeignKey("reductions.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     pass_name: Mapped[str]
-    key: Mapped[str] = mapped_column(String(128))
+    key: Mapped[str] = mapped_column(Name(128))
     nodes: Mapped[int]
     inputs: Mapped[int]
     queries: Mapped[int]
     seconds: Mapped[float]
     difference: Mapped[str]
     document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
-    at: Mapped[str] = mapped_column(String(32))
+    at: Mapped[str] = mapped_column(Name(32))
     origin: Mapped[str | None]
 
 
@@ -507,12 +569,12 @@ class ReproRow(Base):
     __tablename__ = "repros"
 
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
-    format: Mapped[str] = mapped_column(String(32), primary_key=True)
+    format: Mapped[str] = mapped_column(Name(32), primary_key=True)
     text: Mapped[str]
     log: Mapped[str]
     verified: Mapped[int]
     runs: Mapped[int]
-    created: Mapped[str] = mapped_column(String(32))
+    created: Mapped[str] = mapped_column(Name(32))
     origin: Mapped[str | None]
     document: Mapped[str | None] = mapped_column(ForeignKey("documents.digest"), index=True)
     nodes: Mapped[int | None]
@@ -525,9 +587,9 @@ class ArtifactRow(Base):
     __tablename__ = "artifacts"
 
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), primary_key=True)
-    kind: Mapped[str] = mapped_column(String(32), primary_key=True)
+    kind: Mapped[str] = mapped_column(Name(32), primary_key=True)
     content: Mapped[str]
-    created: Mapped[str] = mapped_column(String(32))
+    created: Mapped[str] = mapped_column(Name(32))
 
 
 class RoundRow(Base):
@@ -537,9 +599,9 @@ class RoundRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     config: Mapped[str]
-    config_digest: Mapped[str] = mapped_column(String(64), index=True)
-    started: Mapped[str] = mapped_column(String(32))
-    finished: Mapped[str | None] = mapped_column(String(32))
+    config_digest: Mapped[str] = mapped_column(Name(64), index=True)
+    started: Mapped[str] = mapped_column(Name(32))
+    finished: Mapped[str | None] = mapped_column(Name(32))
 
 
 class RetestRow(Base):
@@ -551,14 +613,14 @@ class RetestRow(Base):
     round: Mapped[int | None] = mapped_column(ForeignKey("rounds.id"), index=True)
     capture: Mapped[int] = mapped_column(ForeignKey("captures.id"), index=True)
     backend: Mapped[str]
-    result: Mapped[str] = mapped_column(String(16))
+    result: Mapped[str] = mapped_column(Name(16))
     message: Mapped[str]
-    signature: Mapped[str] = mapped_column(String(32))
+    signature: Mapped[str] = mapped_column(Name(32))
     shown: Mapped[int]
     runs: Mapped[int]
     seconds: Mapped[float]
     versions: Mapped[str]
-    at: Mapped[str] = mapped_column(String(32))
+    at: Mapped[str] = mapped_column(Name(32))
 
 
 @event.listens_for(Base, "load", propagate=True)
@@ -572,13 +634,12 @@ def _check_refreshed(row: Any, context: Any, names: Any) -> None:
 
 
 def _check(row: Any) -> None:
-    """Raise `ForeignValue` unless every loaded column has the type of its declaration."""
+    """Raise `ForeignValue` if a column that is never empty is."""
     for column in row.__table__.columns:
-        if column.key not in row.__dict__:
-            continue
-        value = row.__dict__[column.key]
-        if value is None and column.nullable:
-            continue
-        expected = column.type.python_type
-        if type(value) is not expected and not (expected is float and type(value) is int):
-            raise ForeignValue(f"{type(value).__name__} in {row.__table__.name}.{column.key}")
+        if not column.nullable and row.__dict__.get(column.key, column) is None:
+            raise ForeignValue(f"nothing in {row.__table__.name}.{column.key}")
+
+
+for _column in (column for table in Base.metadata.tables.values() for column in table.columns):
+    _column.type = copy(_column.type)  # those of a mixin, and String and Text of a declaration, are shared
+    _column.type.where = f"{_column.table.name}.{_column.key}"  # type: ignore[attr-defined]

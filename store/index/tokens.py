@@ -103,6 +103,7 @@ class Tokens:
         def revoke(session: Session) -> TokenInfo:
             row = self._database.need(session, TokenRow, id, lock=True)
             if row.revoked is None:
+                rights.end(row.proof)
                 row.revoked, row.digest, row.proof = now(), "", None  # what is gone cannot be made valid again
                 session.execute(delete(SessionRow).where(SessionRow.token == id))
                 session.flush()

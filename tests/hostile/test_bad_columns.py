@@ -19,7 +19,7 @@ import pytest
 from desks import Desk
 from fastapi.routing import APIRoute
 from serving import Served, serving
-from sqlalchemy import Column, Float, Integer, Table
+from sqlalchemy import Column, Table
 
 from fxminify.minifier.server.pages import pages
 from fxminify.minifier.server.routes import probes, router
@@ -92,7 +92,7 @@ def _filler(column: Column[Any], connection: sqlite3.Connection) -> object:
             return row[0] if row else None
     if column.name in VALUES:
         return VALUES[column.name]
-    if isinstance(column.type, Integer | Float):
+    if column.type.python_type in (int, float):
         return 1
     return b"1234" if column.type.python_type is bytes else "2026-11-01T00:00:00+00:00"
 

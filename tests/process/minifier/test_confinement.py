@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -333,3 +334,40 @@ def test_an_ordinary_user_has_a_sandbox() -> None:
         command, user=65534, group=65534, extra_groups=[], cwd="/", capture_output=True, text=True, check=False
     )
     assert (done.stdout, "Read-only file system" in done.stderr) == ("65534\n", True), done.stderr
+
+
+CALLS = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+one, other = socket.socketpair()
+for path in ("socket", "\\0abstract"):
+    try:
+        with socket.socket(socket.AF_UNIX) as service:
+            service.connect(path)
+        print("called a service")
+    except PermissionError:
+        print("refused")
+for number in KEYS:
+    print(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno())
+"""
+
+
+def test_no_service_of_the_file_system_and_no_key_of_the_session_is_reached(
+    confined: Confinement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket lies in a directory that is not hidden. Nothing but a filter of system calls stops these."""
+    seen = Path(fxminify.__file__).parent
+    with tempfile.TemporaryDirectory(dir=seen) as place, socket.socket(socket.AF_UNIX) as service:
+        monkeypatch.chdir(place)  # the name of such a socket must be short
+        service.bind("socket")
+        service.listen()
+        program = CALLS.replace("KEYS", repr(namespaces._CALLS[os.uname().machine][2]))
+        command = confined.command([sys.executable, "-c", program])
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        monkeypatch.chdir(seen)
+    assert done.stdout.splitlines() == ["refused", "refused", "-1 1", "-1 1", "-1 1"], done.stderr
+
+
+def test_a_machine_without_a_known_filter_has_no_sandbox() -> None:
+    with pytest.raises(OSError, match="no filter of system calls for riscv64"):
+        namespaces._filter("riscv64")

@@ -397,8 +397,12 @@ def test_a_person_signs_in_and_out(closed: Served) -> None:
     assert closed.get("/events?seconds=0", **cookie).status == 200
     assert closed.post("/bugs/2/reduce", **cookie).status == 401  # the interface takes no cookie for what changes
     assert replace(closed, token=session).get("/bugs").status == 401  # a session is no token
+    write = closed.index._database.write
+    write(lambda index: index.connection().exec_driver_sql("CREATE TABLE kept AS SELECT * FROM sessions"))
     assert (person.send("/sign-out").text, person.cookies) == (person.page.text, {})
     assert closed.get("/events?seconds=0", **cookie).status == 401  # it is over, whoever has kept its id
+    write(lambda index: index.connection().exec_driver_sql("INSERT INTO sessions SELECT * FROM kept"))
+    assert closed.get("/events?seconds=0", **cookie).status == 401  # also if a person puts its row back
     assert person.open("/bugs").forms.keys() == {"post /sign-in 0"}
     person.send("/sign-in", token=text)
     closed.index.tokens.revoke(info.id)

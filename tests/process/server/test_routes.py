@@ -295,29 +295,35 @@ def test_a_revoked_token_counts_no_more(closed: Served) -> None:
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
+def execute(served: Served, statement: str) -> None:
+    """Change the index as a person does who can write to it."""
+    served.index._database.write(lambda session: session.connection().exec_driver_sql(statement))
+
+
 def test_a_row_is_no_right(closed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever writes to the index plants a token, gives scopes to one, and undoes that one was revoked."""
     tokens = closed.index.tokens
     own = tokens.new("ci", [TokenScope.READ])[1]
     revoked, old = tokens.new("old", [TokenScope.READ])
+    execute(closed, "CREATE TABLE kept AS SELECT * FROM tokens WHERE name = 'old'")
     tokens.revoke(revoked.id)
     planted, digest = "fxm_77_" + "x" * 43, hashlib.sha256(("fxm_77_" + "x" * 43).encode()).hexdigest()
-    for statement in (
-        f"INSERT INTO tokens VALUES (77, 'planted', '{digest}', 'run submit', '2026-01-01', NULL, NULL)",
-        "UPDATE tokens SET revoked = NULL WHERE name = 'old'",
-    ):
-        closed.index._database.write(lambda session: session.connection().exec_driver_sql(statement))  # noqa: B023
+    execute(closed, f"INSERT INTO tokens VALUES (77, 'planted', '{digest}', 'run submit', '2026-01-01', NULL, NULL)")
+    execute(closed, "UPDATE tokens SET revoked = NULL WHERE name = 'old'")
     sentence = "this token was not made by the user of this server, or with another key: make a new one as that user"
     answer = replace(closed, token=planted).post("/captures")
     assert (answer.status, answer.detail) == (401, sentence)
     assert replace(closed, token=old).get("/bugs").detail == "this token is not known here, or was revoked"
+    execute(closed, "DELETE FROM tokens WHERE name = 'old'")
+    execute(closed, "INSERT INTO tokens SELECT * FROM kept")  # as it was before
+    assert replace(closed, token=old).get("/bugs").detail == sentence
     assert [(token.name, token.proved) for token in tokens.find()] == [("ci", True), ("old", False), ("planted", False)]
     assert replace(closed, token=own).get("/bugs").status == 200
     for statement in (
         "UPDATE tokens SET scopes = 'admin read run submit' WHERE name = 'ci'",
         "UPDATE tokens SET proof = (SELECT proof FROM tokens WHERE name = 'ci') WHERE id = 77",
     ):
-        closed.index._database.write(lambda session: session.connection().exec_driver_sql(statement))  # noqa: B023
+        execute(closed, statement)
         assert [replace(closed, token=text).get("/bugs").status for text in (own, planted)] == [401, 401]
     fresh = tokens.new("new", [TokenScope.READ])[1]
     assert replace(closed, token=fresh).get("/bugs").status == 200

@@ -17,6 +17,7 @@ from fxminify.backends.provenance.variables import sentence
 from fxminify.minifier.consent import AgreedCase, Confirm, may_run, question
 from fxminify.store.document.case import Case, Json
 from fxminify.store.document.decode import InvalidDocument, validate
+from fxminify.store.errors import UnreadableRow
 from fxminify.store.index import ReproInfo, StoredCase, StoredScript
 
 REPRO = ReproInfo(1, "script", "", verified=3, runs=3, log="", created="", origin=None, document=None)
@@ -95,7 +96,6 @@ def test_variables_that_the_document_or_its_script_asks_for_are_listed() -> None
         {"backend": {"name": EVIL, "target": "x"}},
         {"backend": {"name": "x", "target": "x", "entry_point": "a:b", "distribution": EVIL}},
         {"backend": {"name": "x", "target": EVIL}},
-        {"backend": {"name": "x", "target": "x", "search_path": [EVIL]}},
         {
             "backend": {
                 "name": "x",
@@ -112,6 +112,22 @@ def test_nothing_breaks_out_of_its_line(fields: Json) -> None:
     assert "  - imports nothing" not in lines
     assert all(line.startswith(("  - ", "  | ")) for line in lines)
     assert not any(c in line for line in lines for c in "\x1b\u202e\r\b")
+
+
+@pytest.mark.parametrize("hidden", ["\r", "\f", "\x1a", "\x85", "\u2028"])
+def test_what_python_reads_on_after_is_refused(hidden: str) -> None:
+    """A comment would end there, and a person would not see it."""
+    source = {"imports": [], "text": f"# harmless{hidden}import os\nf = 1", "file": "x.py"}
+    for fields in (
+        {"backend": {"name": "x", "target": {"embedded": "f"}, "source": source}},
+        {"imports": [{"source": source["text"], "imports": [], "file": "x.py"}]},
+        {"backend": {"name": "x", "target": "x", "search_path": [f"/tmp{hidden}"]}},
+    ):
+        with pytest.raises(InvalidDocument, match=r"control character|that is not printed"):
+            case(**fields)
+    script = StoredScript(replace(REPRO, text=f"# needs torch{hidden}import os"), ours=False)
+    with pytest.raises(UnreadableRow, match="the script of capture 1 has a control character"):
+        may_run(1, StoredCase(case(), ours=True), script=script, trust=True)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,16 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7bq+x/\nAAAA\n-----END R
         ("host=db user=svc password='s3cr3t!' dbname=x", "host=db user=svc password='<masked>' dbname=x"),
         ('{"password": "abcd", "api_key": "hunter2"}', '{"password": "<masked>", "api_key": "<masked>"}'),
         ("client_secret: x9!z", "client_secret: <masked>"),
+        # Words, too.
+        ("password=letmein password: letmein", "password=<masked> password: <masked>"),
+        ("AWS_SECRET_ACCESS_KEY=wordonly api_key: abcdwordy", "AWS_SECRET_ACCESS_KEY=<masked> api_key: <masked>"),
+        ("pw=abcd; curl -u bob:pw1 x", "pw=<masked>; curl -u bob:<masked> x"),
+        ("sk_test_" + "a" * 20, "<masked>"),
+        # Passwords of addresses, with the characters that divide an address.
+        ("postgresql://svc:hun@ter3@db/x", "postgresql://db/x"),
+        ("postgresql://svc:hun/ter3@db/x", "postgresql://db/x"),
+        # What remains of a mail address whose host is known.
+        ("from jane.doe@<host> and jane.doe@<host>.example.com", "from <address> and <address>"),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "aws_secret_access_key = <masked>"),
         # In addresses and options.
         ("GET https://a.example/x?token=abcd1&page=2#sig=zzzz",
@@ -127,6 +137,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7bq+x/\nAAAA\n-----END R
          "connect to [<address>]:29500, "
          "<address> and <address>"),
         ("db7.corp.example:5432, gpu-3.de:22, tcp://node3:29500", "<host>:5432, <host>:22, tcp://<host>:29500"),
+        ("2a02:8071:b82:1::5: refused, 2a02:8071:b82:1::5:", "<address>: refused, <address>:"),
         ("00:1A:2b:3c:4d:5e is up", "<address> is up"),
     ],
 )  # fmt: skip
@@ -162,7 +173,7 @@ UNITS = (
     "-----END A-----",
     "aaaa ", "authorization: ", "bearer ", "cookie:", "a:", "1:", "::", "a.b:11", "a.", "://a:11", "fe80:", "AIza",
     "0a:", "SK", "AKC", "AP0", "0-us1", "11111111:", "M.", "MN", "A_KEY=", "https://hooks", "https://a/hook", "hook/",
-    "webhooks/",
+    "webhooks/", "://a:", "-u a:",
 )  # fmt: skip
 
 
