@@ -41,6 +41,11 @@ def installed(group: str) -> tuple[Extension, ...]:
     return tuple(_loaded(point) for point in sorted(_registered(group), key=lambda p: (p.name, _source(p), p.value)))
 
 
+def names(group: str) -> list[str]:
+    """The names of the entry points of ``group``, sorted. Nothing is loaded."""
+    return sorted({point.name for point in _registered(group)})
+
+
 @cache
 def load(group: str) -> Mapping[str, Any]:
     """The objects registered in ``group`` by name, in order of their names.

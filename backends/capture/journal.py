@@ -30,6 +30,7 @@ from typing import Any
 
 from ...store.document.case import Blobs, Json
 from ...store.document.storages import Piece, StorageReader, pieces, read, write
+from ...store.failure import Phase
 from .log import log
 
 SLOT = 64
@@ -119,6 +120,12 @@ class Journal:
     def folder(self) -> Path:
         return self.directory / str(os.getpid())
 
+    def close(self) -> None:
+        """Close the file of marks. Nothing may be marked afterwards."""
+        if self._marks >= 0:
+            os.close(self._marks)
+        self._given_up, self._marks = True, -1
+
     def _slot(self) -> int:
         slot: int | None = getattr(self._threads, "slot", None)
         if slot is None:
@@ -157,6 +164,11 @@ class InFlight:
     graph: int
     sequence: int
     folder: Path
+
+    @property
+    def failing_phase(self) -> Phase:
+        """Return the phase of a failure of it. An eager run counts as ``forward``."""
+        return Phase.FORWARD if self.phase == "eager" else Phase(self.phase)
 
     def document(self) -> Json | None:
         """Return the document of the graph, or None if it was not written completely."""

@@ -20,13 +20,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from ...store import temporary
-from ...store.document.case import Json
-from ...store.document.names import UnknownName
 from ...store.errors import StoreError
 from ...store.failure import Failure, Phase
 from ...store.text import count
@@ -35,6 +33,9 @@ from ..running.processor_wait import ProcessorWait, stretched
 from . import child, ending, journal
 from .settings import Settings
 from .standard_error import STDERR, Relay
+
+if TYPE_CHECKING:
+    from ...store.recording import Recording
 
 #: Signals with which a person or a scheduler ends a program. They are no crash.
 _ENDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT}
@@ -257,11 +258,13 @@ def _post_mortem(
 
     def written(found: journal.InFlight) -> str:
         """Return the output of the backend while it compiled."""
-        compiles = relay is not None and _phase(found) is Phase.COMPILE
+        compiles = relay is not None and found.failing_phase is Phase.COMPILE
         return relay.text(relay.began(), relay.size()) if compiles and relay is not None else ""
 
     if stuck is not None:
-        return _capture(db, directory, stuck, deaths.hang(_phase(stuck), timeout or 0.0, diagnostics=written(stuck)))
+        return _capture(
+            db, directory, stuck, deaths.hang(stuck.failing_phase, timeout or 0.0, diagnostics=written(stuck))
+        )
     if process.returncode < 0 and -process.returncode in _ENDED:
         return []
     captured = []
@@ -271,19 +274,17 @@ def _post_mortem(
     for pid, found in sorted(in_flight.items()):
         if pid == process.pid and process.returncode < 0:
             said = f"{written(found)}\n{journal.stack(directory, pid)}"
-            died = deaths.crash(_phase(found), signal=-process.returncode, diagnostics=said)
+            died = deaths.crash(found.failing_phase, signal=-process.returncode, diagnostics=said)
         elif pid == process.pid:  # it left in the middle of a call: os._exit, or exit() in a backend
-            died = deaths.crash(_phase(found), exit_code=process.returncode, diagnostics=written(found))
+            died = deaths.crash(found.failing_phase, exit_code=process.returncode, diagnostics=written(found))
         elif psutil.pid_exists(pid) or process.returncode == 0:
             continue
         else:  # a process of the program; how it ended is known to its parent only
-            died = replace(deaths.crash(_phase(found), exit_code=-1), type="", message="a process of the program died")
+            died = replace(
+                deaths.crash(found.failing_phase, exit_code=-1), type="", message="a process of the program died"
+            )
         captured += _capture(db, directory, found, died)
     return captured
-
-
-def _phase(found: journal.InFlight) -> Phase:
-    return Phase.FORWARD if found.phase == "eager" else Phase(found.phase)
 
 
 def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure) -> list[tuple[str, str]]:
@@ -291,8 +292,9 @@ def _capture(db: str, directory: Path, found: journal.InFlight, failure: Failure
     if found.phase == "eager":
         _warn("the program died while a graph ran in eager: nothing to capture")
         return []
-    document = found.document()
-    return _store(db, directory, document or {"reason": "the journal of its graph cannot be read"}, failure)
+    from . import post_mortem
+
+    return _store(db, post_mortem.recording_in_flight(directory, found, failure))
 
 
 def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[tuple[str, str]]:
@@ -311,33 +313,17 @@ def _capture_outside(db: str, directory: Path, pid: int, number: int) -> list[tu
         _warn(f"{outside}; nothing captured")
         return []
     _warn(f"{outside}; its last compiled graph is stored, but nothing shows that this graph is the cause")
-    return _store(db, directory, {**document, "blocked": f"{outside}; this is its last compiled graph"}, died)
+    from . import post_mortem
+
+    blocked = {**document, "blocked": f"{outside}; this is its last compiled graph"}
+    return _store(db, post_mortem.recording(directory, blocked, died))
 
 
-def _store(db: str, directory: Path, document: Json, failure: Failure) -> list[tuple[str, str]]:
-    """Add a capture of what the journal holds about a graph. ``blocked`` in it says why it is not to be run."""
-    from ...store.document.decode import InvalidDocument, validate
-    from ...store.recording import Recording
+def _store(db: str, found: Recording) -> list[tuple[str, str]]:
+    """Add a capture. Returns its id and kind."""
     from .places import place_of
 
-    case, reason = None, str(document.get("reason", ""))
-    try:
-        case = validate(document["case"]) if "case" in document else None
-    except (InvalidDocument, UnknownName) as exc:
-        reason = str(exc)
-    if case is not None:
-        case = replace(case, backward=failure.phase is Phase.BACKWARD)
-    capture = place_of(db).record(
-        Recording(
-            case=case,
-            blobs=journal.JournalBlobs(directory),
-            failure=failure,
-            provenance=document.get("provenance", {}),
-            graph_text=str(document.get("graph_text", "")),
-            reason="; ".join(filter(None, (str(document.get("blocked", "")), reason))),
-        )
-    )
-    return [(str(capture), str(failure.kind))]
+    return [(str(place_of(db).record(found)), str(found.failure.kind))]
 
 
 def _ended(uncaught: Sequence[str], pid: int) -> str:

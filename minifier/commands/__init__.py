@@ -18,6 +18,7 @@ from . import (
     formats,
     gc,
     history,
+    hunt,
     import_,
     list,
     notify,
@@ -39,7 +40,7 @@ from . import (
 #: The verbs in the groups and the order of ``minify --help`` and of docs/cli.md.
 GROUPS = {
     "Every day": (
-        catch.catch, capture.capture, import_.import_, run.run, list.list_, show.show, history.history,
+        catch.catch, capture.capture, hunt.hunt, import_.import_, run.run, list.list_, show.show, history.history,
     ),
     "Report": (repro.repro, report.report, export.export),
     "Retest": (verify.verify, retest.retest, ablate.ablate, explain.explain),

@@ -1,60 +1,43 @@
 """Run the programs of a suite under a backend in isolated workers; a crash, a hang and a full memory are results.
 
-Results go to a `ProgramLog` as they come. Programs that are in it are not run again, so a hunt that was interrupted
-goes on where it was.
+Results are handed on in the order of the programs, whichever worker is first, and kept in a `ProgramLog`. So a hunt
+finds the same with any number of workers, and goes on where it was interrupted.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 
+from ...backends.capture import post_mortem
+from ...backends.capture.journal import in_flight
 from ...backends.running import deaths
 from ...store import codec
 from ...store.document.case import Json
+from ...store.errors import StoreError
 from ...store.failure import Failure, Phase
-from ...store.signature import signature
 from ..sandbox.pool import Ended, Pool, Reply
-from . import tasks
+from . import recordings, tasks
+from .log import ProgramLog
 from .programs import CallOutcome, CallResult, Finding, Program, ProgramResult, Selection
 
 #: Seconds in which a worker lists the programs of a suite.
 _LISTING = 600.0
-#: After so many deaths a program is not run again.
-_DEATHS = 5
+#: After so many deaths of its worker, or one hang, a program is not run again.
+_DEATHS = 3
 
-
-class ProgramLog:
-    """The results of a hunt in a file, one JSON object a line. A line that was cut off by a kill is ignored."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.results: dict[Program, ProgramResult] = {}
-        if path.exists():
-            text = path.read_text()
-            for line in text.splitlines():
-                try:
-                    result = ProgramResult.from_json(json.loads(line))
-                except ValueError:
-                    continue
-                self.results[result.program] = result
-            if not text.endswith("\n"):
-                path.write_text(f"{text}\n")
-
-    def add(self, result: ProgramResult) -> None:
-        """Append ``result``."""
-        self.results[result.program] = result
-        with self._path.open("a") as file:
-            file.write(json.dumps(result.to_json()) + "\n")
+#: Stores the failures of a result, which are in its folder, and returns the result with them.
+Keep = Callable[[ProgramResult, Path], ProgramResult]
 
 
 def listed(pool: Pool, suite: str, wanted: Selection) -> list[Program]:
-    """Return the programs of ``suite`` that a worker lists. Raises `RuntimeError` with its error."""
+    """Return the programs of ``suite`` that a worker lists. Raises `StoreError` with its error."""
     reply = pool.submit("programs", tasks.list_argument(suite, wanted), timeout=_LISTING).result()
-    if reply.ended is not Ended.DONE:
-        raise RuntimeError(f"the suite {suite} cannot be listed: {reply.error or reply.ended}")
+    if reply.ended is not Ended.DONE or reply.error:
+        raise StoreError(f"the suite {suite} cannot be listed: {reply.error or reply.ended}")
     return [codec.load(doc, Program) for doc in reply.result["programs"]]
 
 
@@ -65,32 +48,55 @@ def hunt(
     log: ProgramLog,
     *,
     timeout: float = 300.0,
+    until: float | None = None,
+    keep: Keep = lambda result, folder: result,
     done: Callable[[ProgramResult], None] = lambda result: None,
 ) -> None:
     """Run each of ``programs`` that ``log`` does not have under ``backend``, a `BackendSpec` as data.
 
-    ``timeout`` is in seconds, for one program. ``done`` is called with each result.
+    ``timeout`` is in seconds, for one program. At ``until``, a time of `time.monotonic`, what still runs is given up.
+    ``keep`` stores the failures of a result, then ``done`` is called with it.
     """
-    waiting = iter([program for program in programs if program not in log.results])
+    folder = Path(pool.scratch.root) / "programs"
+    folder.mkdir(exist_ok=True)
+    waiting = enumerate(program for program in programs if program not in log.results)
     running: dict[Future[Reply], _Attempt] = {}
-    while True:
-        for program in _some(waiting, 2 * pool.jobs - len(running)):
-            attempt = _Attempt(program)
-            running[attempt.submit(pool, backend, timeout)] = attempt
-        if not running:
-            return
-        finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            attempt = running.pop(future)
-            result = attempt.result(future.result(), timeout)
-            if result is None:
+    finished: dict[int, tuple[ProgramResult, Path]] = {}
+    following = 0
+
+    def hand_on(number: int) -> None:
+        result, own = finished[number]
+        result = keep(result, own)
+        log.add(result)
+        del finished[number]
+        shutil.rmtree(own, ignore_errors=True)
+        done(result)
+
+    try:
+        while True:
+            over = until is not None and time.monotonic() >= until
+            for number, program in _some(waiting, 0 if over else 2 * pool.jobs - len(running)):
+                attempt = _Attempt(number, program, folder)
                 running[attempt.submit(pool, backend, timeout)] = attempt
-            else:
-                log.add(result)
-                done(result)
+            if over or not running:
+                return
+            left = None if until is None else max(0.0, until - time.monotonic())
+            for future in wait(running, left, FIRST_COMPLETED).done:
+                attempt = running.pop(future)
+                result = attempt.result(future.result(), timeout)
+                if result is None:
+                    running[attempt.submit(pool, backend, timeout)] = attempt
+                else:
+                    finished[attempt.number] = result, attempt.folder
+            while following in finished:
+                hand_on(following)
+                following += 1
+    finally:
+        for number in sorted(finished):
+            hand_on(number)
 
 
-def _some(programs: Iterator[Program], number: int) -> Iterator[Program]:
+def _some(programs: Iterator[tuple[int, Program]], number: int) -> Iterator[tuple[int, Program]]:
     for _ in range(number):
         program = next(programs, None)
         if program is None:
@@ -99,21 +105,23 @@ def _some(programs: Iterator[Program], number: int) -> Iterator[Program]:
 
 
 class _Attempt:
-    """A program that is run, and run again without the calls in which its worker died."""
+    """A program that is run, and run again without the calls in which its worker died. ``folder`` is its own."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, number: int, program: Program, folder: Path) -> None:
+        self.number = number
         self.program = program
+        self.folder = folder / str(number)
         self._died: dict[int, CallResult] = {}
         self._apart = False
 
     def submit(self, pool: Pool, backend: Json, timeout: float) -> Future[Reply]:
-        return pool.submit(
-            "program", tasks.run_argument(self.program, backend, sorted(self._died), self._apart), timeout=timeout
-        )
+        self.folder.mkdir(exist_ok=True)
+        argument = tasks.run_argument(self.program, backend, sorted(self._died), self._apart, self.folder)
+        return pool.submit("program", argument, timeout=timeout)
 
     def result(self, reply: Reply, timeout: float) -> ProgramResult | None:
         """Return the result; None if the program is to be run again without a call."""
-        if reply.ended is Ended.DONE:
+        if reply.ended is Ended.DONE and not reply.error:
             found = ProgramResult.from_json(reply.result)
             calls = sorted([*found.calls, *self._died.values()], key=lambda call: call.number)
             return ProgramResult(self.program, tuple(calls), found.problem, found.seconds)
@@ -121,27 +129,43 @@ class _Attempt:
         if word == "calls" and reply.ended is not Ended.INFRA:
             self._apart = True
             return None
-        if word != "call" or reply.ended is Ended.INFRA:
-            return ProgramResult(self.program, (), f"{reply.ended} in {reply.phase or 'start'}: {reply.error}")
-        failure = _death(reply, timeout)
-        finding = Finding(str(failure.kind), str(failure.phase), failure.headline(), signature(failure).digest)
-        self._died[int(number)] = CallResult(int(number), CallOutcome.FAILS, finding.headline, (finding,))
+        if word not in ("eager", "call") or reply.ended is Ended.INFRA:
+            ended = "" if reply.ended is Ended.DONE else f"{reply.ended} in {reply.phase or 'start'}: "
+            return ProgramResult(self.program, (), f"{ended}{reply.error or 'its worker died'}")
+        self._died[int(number)] = self._last_call(int(number), word, reply, timeout)
+        if reply.ended is Ended.TIMEOUT:
+            return ProgramResult(self.program, tuple(self._died.values()), "later calls were not made after a hang")
         if len(self._died) < _DEATHS:
             return None
         return ProgramResult(self.program, tuple(self._died.values()), "its worker died too often")
 
+    def _last_call(self, call: int, word: str, reply: Reply, timeout: float) -> CallResult:
+        """Return the result of the call in which the worker died, and write its failure."""
+        seen = in_flight(self.folder).get(reply.pid) if word == "call" else None
+        phase = Phase.FORWARD if seen is None else seen.failing_phase
+        failure = _death(reply, phase, timeout)
+        if word == "eager" or (seen is not None and seen.phase == "eager"):
+            return CallResult(call, CallOutcome.REFUSED, f"eager, too: {failure.headline()}")
+        if seen is None:
+            outside = f"{failure.headline()} outside of every compilation and compiled call"
+            return CallResult(call, CallOutcome.UNCHECKED, outside)
+        recordings.write(self.folder, call, [post_mortem.recording_in_flight(self.folder, seen, failure)])
+        finding = Finding.of(failure)
+        return CallResult(call, CallOutcome.FAILS, finding.headline, (finding,))
 
-def _death(reply: Reply, timeout: float) -> Failure:
+
+def _death(reply: Reply, phase: Phase, timeout: float) -> Failure:
+    """Return the failure of a worker that died. Of its output only what a compiler wrote explains it."""
+    printed = reply.stderr
     if reply.ended is Ended.TIMEOUT:
-        return deaths.hang(Phase.FORWARD, timeout)
+        return deaths.hang(phase, timeout, diagnostics=printed if phase is Phase.COMPILE else "")
     if reply.ended is Ended.MEMORY:
-        return deaths.out_of_memory(Phase.FORWARD, "killed at the memory cap")
-    return deaths.crash(Phase.FORWARD, signal=reply.signal, exit_code=reply.exit_code, diagnostics=reply.stderr)
+        return deaths.out_of_memory(phase, "killed at the memory cap")
+    said = printed if phase is Phase.COMPILE else _stack(printed)
+    return deaths.crash(phase, signal=reply.signal, exit_code=reply.exit_code, diagnostics=said)
 
 
-def failing(results: Sequence[ProgramResult]) -> Iterator[tuple[Program, CallResult]]:
-    """Yield each call that failed, with its program."""
-    for result in results:
-        for call in result.calls:
-            if call.outcome is CallOutcome.FAILS:
-                yield result.program, call
+def _stack(printed: str) -> str:
+    """Return the stack that `faulthandler` wrote at the end of ``printed``."""
+    _, fatal, rest = printed.rpartition("Fatal Python error: ")
+    return f"{fatal}{rest}" if fatal else ""

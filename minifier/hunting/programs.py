@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from ...store import codec, extensions
 from ...store.document.case import Json
 from ...store.errors import StoreError
+from ...store.failure import Failure
+from ...store.signature import signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,27 @@ class CallOutcome(StrEnum):
     UNCHECKED = "unchecked"  # it ran, and could not be compared: see detail
     REFUSED = "refused"  # eager raises as well
     UNTRACED = "untraced"  # no graph reached the backend
+    ABSENT = "absent"  # the backend cannot run in this installation
     INFRA = "infra"  # the hunt itself failed
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A failure of a call: the fields of a `Failure` that a row shows, and the digest of its signature."""
+    """A failure of a call: the fields of a `Failure` that a row shows, and the digest of its signature.
+
+    ``capture`` is the id of its capture in the index of the hunt, 0 if it is not stored.
+    """
 
     kind: str
     phase: str
     headline: str
     signature: str
+    capture: int = 0
+
+    @classmethod
+    def of(cls, failure: Failure) -> Finding:
+        """Return ``failure`` as a finding that is not stored."""
+        return cls(str(failure.kind), str(failure.phase), failure.headline(), signature(failure).digest)
 
 
 @dataclass(frozen=True, slots=True)

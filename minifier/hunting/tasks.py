@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...store import codec
@@ -25,12 +26,16 @@ def list_programs(argument: Json, scratch: Scratch, mark: Callable[[str], None])
     return {"programs": [codec.dump(p) for p in programs.suite(argument["suite"]).programs(wanted)]}
 
 
-def run_argument(program: Program, backend: Json, without: Sequence[int] = (), apart: bool = False) -> Json:
+def run_argument(program: Program, backend: Json, without: Sequence[int], apart: bool, folder: Path) -> Json:
     """Return the argument of `run`: the program and the `BackendSpec` as data.
 
-    ``without`` are numbers of calls to leave out. ``apart``: make each call by itself.
+    ``without`` are numbers of calls to leave out. ``apart``: make each call by itself. ``folder`` is an empty folder,
+    or has what an earlier run of the program left (`fxminify.minifier.hunting.recordings`).
     """
-    return {"program": codec.dump(program), "backend": backend, "without": list(without), "apart": apart}
+    return {
+        "program": codec.dump(program), "backend": backend, "without": list(without), "apart": apart,
+        "folder": str(folder),
+    }  # fmt: skip
 
 
 def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
@@ -44,4 +49,5 @@ def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     program = codec.load(argument["program"], Program)
     spec = BackendSpec.from_json(argument["backend"])
     without = frozenset(argument["without"])
-    return run_program(program, spec, mark, without, apart=argument["apart"]).to_json()
+    folder = Path(argument["folder"])
+    return run_program(program, spec, mark, without, apart=argument["apart"], folder=folder).to_json()

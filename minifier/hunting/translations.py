@@ -16,7 +16,8 @@ from ...backends.shipped.onnxrt import trust
 from ...backends.shipped.onnxrt.options import require
 from ...store.document import names_cache
 from ..sandbox.pool import Pool
-from .hunt import ProgramLog, hunt, listed
+from .hunt import hunt, listed
+from .log import ProgramLog
 from .programs import ProgramResult, Selection
 
 _DTYPES = "float32,float64,float16,bfloat16,int64,int32,uint8,bool"

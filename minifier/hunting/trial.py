@@ -3,29 +3,34 @@
 The program goes through `torch.compile` under the capture hook, as a user's program does under ``--check``: each graph
 that the backend compiled is compared with eager, forward and backward, at every call. At first one function makes all
 calls, because a graph costs more than what it calls. If not all is well, each call is made by itself; they share one
-compiled function, so a graph with symbolic sizes is called with the sizes of several samples.
+compiled function, so a graph with symbolic sizes is called with the sizes of several samples. The failures of these
+calls are written to a folder as captures, and a journal there has what is in flight, for the case that the worker dies.
 """
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ...backends.adapters import adapter_of
-from ...backends.capture import hook
+from ...backends.capture import hook, recorder
+from ...backends.capture.journal import Journal
 from ...backends.capture.places import CaptureName
 from ...backends.capture.recorder import CaptureRecorder
 from ...backends.provenance.spec import BackendSpec
 from ...backends.running.execution import copy_inputs, execute
-from ...store.failure import Failure
 from ...store.recording import Recording
-from ...store.signature import Signature, signature
+from ...store.signature import Signature
+from . import recordings
 from .programs import CallOutcome, CallResult, Finding, PreparedProgram, Program, ProgramResult, suite
 
 Mark = Callable[[str], None]
@@ -39,10 +44,12 @@ def run_program(
     without: frozenset[int] = frozenset(),
     *,
     apart: bool = False,
+    folder: Path | None = None,
 ) -> ProgramResult:
     """Run ``program`` under the backend of ``spec``. ``mark`` is called before each call. Raises nothing of either.
 
-    ``without`` are numbers of calls that are left out. ``apart``: each call is made by itself.
+    ``without`` are numbers of calls that are left out. ``apart``: each call is made by itself. ``folder`` takes the
+    journal and the failures of these calls (`fxminify.minifier.hunting.recordings`).
     """
     began = time.perf_counter()
     torch._dynamo.reset()
@@ -61,12 +68,35 @@ def run_program(
             done = tuple(replace(together, number=number, seconds=0.0) for number in numbers)
         torch._dynamo.reset()
     if not done:
-        trial = _Trial(prepared, spec)
-        for number in numbers:
-            mark(f"call {number}")
-            done += (trial.call(number),)
+        with _described(program), _journal(folder) as journal:
+            trial = _Trial(prepared, spec, mark, journal, folder)
+            for number in numbers:
+                done += (trial.call(number),)
         torch._dynamo.reset()
     return ProgramResult(program, done, "", round(time.perf_counter() - began, 3))
+
+
+@contextmanager
+def _described(program: Program) -> Iterator[None]:
+    """Name ``program`` in the captures of the block."""
+    recorder.ABOUT.update(recordings.about(program))
+    try:
+        yield
+    finally:
+        recorder.ABOUT.clear()
+
+
+@contextmanager
+def _journal(folder: Path | None) -> Iterator[Journal | None]:
+    """Give the journal in ``folder``, and close it after the block."""
+    if folder is None:
+        yield None
+        return
+    journal = recordings.journal(folder)
+    try:
+        yield journal
+    finally:
+        journal.close()
 
 
 def _together(prepared: PreparedProgram) -> PreparedProgram:
@@ -82,9 +112,17 @@ def _together(prepared: PreparedProgram) -> PreparedProgram:
 class _Trial:
     """A program and its compiled function."""
 
-    def __init__(self, prepared: PreparedProgram, spec: BackendSpec) -> None:
+    def __init__(
+        self,
+        prepared: PreparedProgram,
+        spec: BackendSpec,
+        mark: Mark = lambda phase: None,
+        journal: Journal | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self.prepared, self.adapter = prepared, adapter_of(spec.name)
         self.compiled = spec.compile(prepared.function)
+        self.mark, self.journal, self.folder = mark, journal, folder
 
     def call(self, number: int) -> CallResult:
         began = time.perf_counter()
@@ -101,51 +139,55 @@ class _Trial:
 
             return call
 
+        self.mark(f"eager {number}")
         try:
             execute(calling(self.prepared.function), copy_inputs(leaves), self.prepared.backward)
         except Exception as exc:  # noqa: BLE001  what eager raises is the program's own error
             return CallResult(number, CallOutcome.REFUSED, _said(exc))
-        recorder = _Recorder()
+        self.mark(f"call {number}")
+        seen = _Recorder(self.journal)
         raised: BaseException | None = None
         with self.adapter.fallbacks() as left:
             try:
-                with hook.recording(recorder, check="every:1"):
+                with hook.recording(seen, check="every:1"):
                     calling(self.compiled)(*copy_inputs(leaves))
             except BaseException as exc:  # noqa: BLE001  a backend may call sys.exit
                 raised = exc
             reasons = tuple(dict.fromkeys(left()))
-        failures = [recording.failure for recording in recorder.kept.recordings]
-        findings = tuple(_finding(failure) for failure in failures if not failure.refused)
-        if findings:
-            return CallResult(number, CallOutcome.FAILS, findings[0].headline, findings, reasons)
+        atexit.unregister(seen.flush)  # a worker makes thousands of recorders
+        return replace(self._judged(number, seen, raised), left=reasons)
+
+    def _judged(self, number: int, seen: _Recorder, raised: BaseException | None) -> CallResult:
+        failures = [recording.failure for recording in seen.kept.recordings]
+        if absent := next((failure.absent for failure in failures if failure.absent), ""):
+            return CallResult(number, CallOutcome.ABSENT, absent)
+        found = [recording for recording in seen.kept.recordings if not recording.failure.refused]
+        if found:
+            if self.folder is not None:
+                recordings.write(self.folder, number, found)
+            findings = tuple(Finding.of(recording.failure) for recording in found)
+            return CallResult(number, CallOutcome.FAILS, findings[0].headline, findings)
         if failures:
-            return CallResult(number, CallOutcome.REFUSED, failures[0].refused, left=reasons)
-        if recorder.counts["failed"]:
-            return CallResult(number, CallOutcome.FAILS, "the same failure as in an earlier call", left=reasons)
+            return CallResult(number, CallOutcome.REFUSED, failures[0].refused)
+        if seen.counts["failed"]:
+            return CallResult(number, CallOutcome.FAILS, "the same failure as in an earlier call")
         if raised is not None:
-            return CallResult(number, CallOutcome.UNTRACED, _said(raised), left=reasons)
-        if recorder.reasons:
-            return CallResult(number, CallOutcome.UNCHECKED, "; ".join(recorder.reasons), left=reasons)
-        if not recorder.counts["compared"]:
-            return CallResult(number, CallOutcome.UNTRACED, "no graph was compared", left=reasons)
-        return CallResult(number, CallOutcome.OK, left=reasons)
-
-
-def _finding(failure: Failure) -> Finding:
-    return Finding(str(failure.kind), str(failure.phase), failure.headline(), signature(failure).digest)
+            return CallResult(number, CallOutcome.UNTRACED, _said(raised))
+        if seen.reasons:
+            return CallResult(number, CallOutcome.UNCHECKED, "; ".join(seen.reasons))
+        if not seen.counts["compared"]:
+            return CallResult(number, CallOutcome.UNTRACED, "no graph was compared")
+        return CallResult(number, CallOutcome.OK)
 
 
 class _Recorder(CaptureRecorder):
     """Keeps what the hook reports about one call."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None) -> None:
         self.kept = _Kept()
-        super().__init__("", place=self.kept)
+        super().__init__("", journal, place=self.kept)
         self.counts: Counter[str] = Counter()
         self.reasons: list[str] = []
-
-    def write_ahead(self, *ignored: Any, **also: Any) -> None:
-        """Write nothing: the driver knows which call was running if the worker dies."""
 
     def note(self, what: str, spec: Callable[[], BackendSpec]) -> None:
         self.counts[what] += 1

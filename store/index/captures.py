@@ -394,11 +394,14 @@ class Captures:
         (stored,) = self.store([Arrival(identity=identity, provenance=provenance, times=times, key=key)])
         return None if stored is None else stored.capture
 
-    def seen_again(self, id: int, times: int = 1, provenance: Json | None = None) -> None:
-        """Count ``times`` more occurrences of a capture, with the versions in ``provenance``."""
+    def seen_again(self, id: int, times: int = 1, provenance: Json | None = None, *, key: str = "") -> None:
+        """Count ``times`` more occurrences of a capture, with the versions in ``provenance``.
+
+        A ``key`` that was counted before is not counted again.
+        """
         with self._database.reading() as session:
             row = self._database.need(session, CaptureRow, id)
-        self.count_again(row.identity, loads(row.provenance) if provenance is None else provenance, times)
+        self.count_again(row.identity, loads(row.provenance) if provenance is None else provenance, times, key=key)
 
 
 def _row(

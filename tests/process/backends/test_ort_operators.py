@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fxminify.backends.provenance.spec import BackendSpec
-from fxminify.minifier.hunting.hunt import ProgramLog, hunt, listed
+from fxminify.minifier.hunting.hunt import hunt, listed
+from fxminify.minifier.hunting.log import ProgramLog
 from fxminify.minifier.hunting.programs import CallOutcome, Program, ProgramResult, Selection
 from fxminify.minifier.hunting.trial import run_program
 from fxminify.minifier.sandbox.pool import Pool
