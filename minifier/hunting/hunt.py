@@ -27,7 +27,7 @@ from .programs import CallOutcome, CallResult, Finding, Program, ProgramResult, 
 #: Seconds in which a worker lists the programs of a suite.
 _LISTING = 600.0
 #: After so many deaths of its worker, or one hang, a program is not run again.
-_DEATHS = 3
+_DEATHS = 4
 
 #: Stores the failures of a result, which are in its folder, and returns the result with them.
 Keep = Callable[[ProgramResult, Path], ProgramResult]
@@ -112,39 +112,49 @@ class _Attempt:
         self.program = program
         self.folder = folder / str(number)
         self._died: dict[int, CallResult] = {}
-        self._apart = False
+        self._every: int | None = None
 
     def submit(self, pool: Pool, backend: Json, timeout: float) -> Future[Reply]:
         self.folder.mkdir(exist_ok=True)
-        argument = tasks.run_argument(self.program, backend, sorted(self._died), self._apart, self.folder)
+        argument = tasks.run_argument(self.program, backend, sorted(self._died), self.folder)
         return pool.submit("program", argument, timeout=timeout)
 
     def result(self, reply: Reply, timeout: float) -> ProgramResult | None:
         """Return the result; None if the program is to be run again without a call."""
         if reply.ended is Ended.DONE and not reply.error:
             found = ProgramResult.from_json(reply.result)
-            calls = sorted([*found.calls, *self._died.values()], key=lambda call: call.number)
-            return ProgramResult(self.program, tuple(calls), found.problem, found.seconds)
-        word, _, number = reply.phase.partition(" ")
-        if word == "calls" and reply.ended is not Ended.INFRA:
-            self._apart = True
-            return None
-        if word not in ("eager", "call") or reply.ended is Ended.INFRA:
+            return self._with_died(found.calls, found.problem, found.seconds)
+        word, *numbers = reply.phase.split() or [""]
+        if word not in tasks.CALLING or reply.ended is Ended.INFRA:
             ended = "" if reply.ended is Ended.DONE else f"{reply.ended} in {reply.phase or 'start'}: "
             return ProgramResult(self.program, (), f"{ended}{reply.error or 'its worker died'}")
-        self._died[int(number)] = self._last_call(int(number), word, reply, timeout)
-        if reply.ended is Ended.TIMEOUT:
-            return ProgramResult(self.program, tuple(self._died.values()), "later calls were not made after a hang")
+        call, every = int(numbers[0]), len(numbers) > 1
+        self._died[call] = self._last_call(call, word, reply, timeout)
+        if every:
+            self._every = call
+            if reply.ended is not Ended.CRASH:  # each call by itself takes less time and memory
+                self._died[call] = CallResult(call, CallOutcome.UNCHECKED)
+        elif reply.ended is Ended.TIMEOUT:
+            return self._with_died((), "later calls were not made after a hang", 0.0)
         if len(self._died) < _DEATHS:
             return None
-        return ProgramResult(self.program, tuple(self._died.values()), "its worker died too often")
+        return self._with_died((), "its worker died too often", 0.0)
+
+    def _with_died(self, calls: tuple[CallResult, ...], problem: str, seconds: float) -> ProgramResult:
+        """Return the result with the calls in which the worker died, see `CallResult`."""
+        found = {call.number: call for call in (*calls, *self._died.values())}
+        every = None if self._every is None else found.pop(self._every)
+        failed = any(call.outcome is CallOutcome.FAILS for call in found.values())
+        if every is not None and every.outcome is CallOutcome.FAILS and not failed:
+            found[every.number] = every
+        return ProgramResult(self.program, tuple(found[number] for number in sorted(found)), problem, seconds)
 
     def _last_call(self, call: int, word: str, reply: Reply, timeout: float) -> CallResult:
         """Return the result of the call in which the worker died, and write its failure."""
-        seen = in_flight(self.folder).get(reply.pid) if word == "call" else None
+        seen = in_flight(self.folder).get(reply.pid) if word == tasks.CALL else None
         phase = Phase.FORWARD if seen is None else seen.failing_phase
         failure = _death(reply, phase, timeout)
-        if word == "eager" or (seen is not None and seen.phase == "eager"):
+        if word == tasks.EAGER or (seen is not None and seen.phase == "eager"):
             return CallResult(call, CallOutcome.REFUSED, f"eager, too: {failure.headline()}")
         if seen is None:
             outside = f"{failure.headline()} outside of every compilation and compiled call"

@@ -113,7 +113,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of call ``number`` of a program. ``left``: what the backend left to eager, with the reasons."""
+    """The result of call ``number`` of a program. ``left``: what the backend left to eager, with the reasons.
+
+    The number after the last one stands for a function that makes all calls. It is in a result only if it fails and
+    each call by itself does not.
+    """
 
     number: int
     outcome: CallOutcome

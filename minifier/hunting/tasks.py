@@ -11,6 +11,9 @@ from ...store.document.case import Json
 from . import programs
 from .programs import Program, Selection
 
+#: The first words of the phases of a call: eager, then the backend.
+CALLING = EAGER, CALL = "eager", "call"
+
 if TYPE_CHECKING:
     from ..sandbox.scratch import Scratch
 
@@ -26,22 +29,21 @@ def list_programs(argument: Json, scratch: Scratch, mark: Callable[[str], None])
     return {"programs": [codec.dump(p) for p in programs.suite(argument["suite"]).programs(wanted)]}
 
 
-def run_argument(program: Program, backend: Json, without: Sequence[int], apart: bool, folder: Path) -> Json:
+def run_argument(program: Program, backend: Json, without: Sequence[int], folder: Path) -> Json:
     """Return the argument of `run`: the program and the `BackendSpec` as data.
 
-    ``without`` are numbers of calls to leave out. ``apart``: make each call by itself. ``folder`` is an empty folder,
-    or has what an earlier run of the program left (`fxminify.minifier.hunting.recordings`).
+    ``without`` are numbers of calls to leave out. ``folder`` is an empty folder, or has what an earlier run of the
+    program left (`fxminify.minifier.hunting.recordings`).
     """
     return {
-        "program": codec.dump(program), "backend": backend, "without": list(without), "apart": apart,
-        "folder": str(folder),
+        "program": codec.dump(program), "backend": backend, "without": list(without), "folder": str(folder),
     }  # fmt: skip
 
 
 def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """Run a program in a worker: a `ProgramResult` as JSON.
 
-    The phase of call N is ``call N``, the phase of all calls together ``calls``.
+    The phases of call N are ``eager N`` and ``call N``, those of the function that makes all calls end in ``every``.
     """
     from ...backends.provenance.spec import BackendSpec
     from .trial import run_program
@@ -50,4 +52,4 @@ def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     spec = BackendSpec.from_json(argument["backend"])
     without = frozenset(argument["without"])
     folder = Path(argument["folder"])
-    return run_program(program, spec, mark, without, apart=argument["apart"], folder=folder).to_json()
+    return run_program(program, spec, mark, without, folder=folder).to_json()

@@ -3,8 +3,8 @@
 The program goes through `torch.compile` under the capture hook, as a user's program does under ``--check``: each graph
 that the backend compiled is compared with eager, forward and backward, at every call. At first one function makes all
 calls, because a graph costs more than what it calls. If not all is well, each call is made by itself; they share one
-compiled function, so a graph with symbolic sizes is called with the sizes of several samples. The failures of these
-calls are written to a folder as captures, and a journal there has what is in flight, for the case that the worker dies.
+compiled function, so a graph with symbolic sizes is called with the sizes of several samples. Failures are written to
+a folder as captures, and a journal there has what is in flight, for the case that the worker dies.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ...store.recording import Recording
 from ...store.signature import Signature
 from . import recordings
 from .programs import CallOutcome, CallResult, Finding, PreparedProgram, Program, ProgramResult, suite
+from .tasks import CALL, EAGER
 
 Mark = Callable[[str], None]
 _LONGEST = 300
@@ -42,14 +43,12 @@ def run_program(
     spec: BackendSpec,
     mark: Mark = lambda phase: None,
     without: frozenset[int] = frozenset(),
-    *,
-    apart: bool = False,
     folder: Path | None = None,
 ) -> ProgramResult:
     """Run ``program`` under the backend of ``spec``. ``mark`` is called before each call. Raises nothing of either.
 
-    ``without`` are numbers of calls that are left out. ``apart``: each call is made by itself. ``folder`` takes the
-    journal and the failures of these calls (`fxminify.minifier.hunting.recordings`).
+    ``without`` are numbers of calls to leave out; the number after the last call stands for the function that makes
+    all. ``folder`` takes the journal and the failures (`fxminify.minifier.hunting.recordings`).
     """
     began = time.perf_counter()
     torch._dynamo.reset()
@@ -59,21 +58,29 @@ def run_program(
     except Exception as exc:  # noqa: BLE001  a library's samples may raise anything
         return ProgramResult(program, problem=_said(exc), seconds=time.perf_counter() - began)
     spec = replace(spec, dynamic=program.dynamic)
-    done: tuple[CallResult, ...] = ()
-    numbers = [number for number in range(len(prepared.calls)) if number not in without]
-    if len(numbers) > 1 and not without and not apart:
-        mark("calls")
-        together = _Trial(_together(prepared), spec).call(0)
-        if together.outcome is CallOutcome.OK:
-            done = tuple(replace(together, number=number, seconds=0.0) for number in numbers)
-        torch._dynamo.reset()
-    if not done:
-        with _described(program), _journal(folder) as journal:
-            trial = _Trial(prepared, spec, mark, journal, folder)
-            for number in numbers:
-                done += (trial.call(number),)
-        torch._dynamo.reset()
+    with _described(program), _journal(folder) as journal:
+        done = _calls(prepared, without, lambda what: _Trial(what, spec, mark, journal, folder))
+    torch._dynamo.reset()
     return ProgramResult(program, done, "", round(time.perf_counter() - began, 3))
+
+
+def _calls(
+    prepared: PreparedProgram, without: frozenset[int], trial_of: Callable[[PreparedProgram], _Trial]
+) -> tuple[CallResult, ...]:
+    """Make all calls with one function, and if that is not ok each by itself."""
+    every = len(prepared.calls)
+    numbers = [number for number in range(every) if number not in without]
+    together = CallResult(every, CallOutcome.UNTRACED)
+    if len(numbers) > 1 and every not in without:
+        together = trial_of(_together(prepared)).call(0, every, " every")
+        if together.outcome is CallOutcome.OK:
+            return tuple(replace(together, number=number, seconds=0.0) for number in numbers)
+        torch._dynamo.reset()
+    trial = trial_of(prepared)
+    done = [trial.call(number, number) for number in numbers]
+    if together.outcome is CallOutcome.FAILS and not any(call.outcome is CallOutcome.FAILS for call in done):
+        done.append(together)
+    return tuple(done)
 
 
 @contextmanager
@@ -116,21 +123,22 @@ class _Trial:
         self,
         prepared: PreparedProgram,
         spec: BackendSpec,
-        mark: Mark = lambda phase: None,
-        journal: Journal | None = None,
-        folder: Path | None = None,
+        mark: Mark,
+        journal: Journal | None,
+        folder: Path | None,
     ) -> None:
         self.prepared, self.adapter = prepared, adapter_of(spec.name)
         self.compiled = spec.compile(prepared.function)
         self.mark, self.journal, self.folder = mark, journal, folder
 
-    def call(self, number: int) -> CallResult:
+    def call(self, index: int, number: int, which: str = "") -> CallResult:
+        """Make the call with this ``index``. Returns its result under ``number``. ``which`` is added to its phases."""
         began = time.perf_counter()
-        found = self._call(number)
+        found = self._call(index, number, which)
         return replace(found, seconds=round(time.perf_counter() - began, 3))
 
-    def _call(self, number: int) -> CallResult:
-        leaves, structure = pytree.tree_flatten(self.prepared.calls[number])
+    def _call(self, index: int, number: int, which: str) -> CallResult:
+        leaves, structure = pytree.tree_flatten(self.prepared.calls[index])
 
         def calling(function: Callable[..., Any]) -> Callable[..., Any]:
             def call(*given: Any) -> Any:
@@ -139,12 +147,12 @@ class _Trial:
 
             return call
 
-        self.mark(f"eager {number}")
+        self.mark(f"{EAGER} {number}{which}")
         try:
             execute(calling(self.prepared.function), copy_inputs(leaves), self.prepared.backward)
         except Exception as exc:  # noqa: BLE001  what eager raises is the program's own error
             return CallResult(number, CallOutcome.REFUSED, _said(exc))
-        self.mark(f"call {number}")
+        self.mark(f"{CALL} {number}{which}")
         seen = _Recorder(self.journal)
         raised: BaseException | None = None
         with self.adapter.fallbacks() as left:

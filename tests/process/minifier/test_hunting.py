@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import pytest
 from captured import spec
 
+from fxminify.minifier.hunting.findings import FindingStore
 from fxminify.minifier.hunting.hunt import hunt, listed
 from fxminify.minifier.hunting.log import ProgramLog
 from fxminify.minifier.hunting.programs import CallOutcome, Program, ProgramResult, Selection
 from fxminify.minifier.sandbox.pool import Pool
+from fxminify.store.index import Index
 
 pytest.importorskip("expecttest", reason="torch's operator database imports it")
 SHARED = str(pathlib.Path(__file__).parents[2] / "shared")
@@ -60,6 +62,26 @@ def test_a_failure_is_a_result_and_the_hunt_goes_on(
         assert finding.headline.startswith(headline)
     if backend != "cannot_lower":  # nor sin
         assert [call.outcome for call in fine.calls] == [CallOutcome.OK]
+
+
+@pytest.mark.parametrize(("backend", "phase"), [("segfaults", "compile"), ("diverges", "forward")])
+def test_a_failure_is_stored_once_with_its_graph_and_then_counted(
+    pool: Pool, tmp_path: pathlib.Path, backend: str, phase: str
+) -> None:
+    log, db = ProgramLog(tmp_path / "log", {"backend": backend}), str(tmp_path / "repro.db")
+    store = FindingStore(db, log.id)
+    hunt(pool, spec(backend).to_json(), [SIN], log, keep=store.keep)
+    assert not (tmp_path / "repro.db").exists(), "nothing failed"
+    hunt(pool, spec(backend).to_json(), [RELU], log, keep=store.keep)
+    store.close()
+    assert [call.findings[0].capture for call in log.results[RELU].calls] == [1, 1]
+    with Index.open(db, readonly=True) as index:
+        (row,) = index.captures.find()
+        case = index.captures.case(1)
+    assert (row.backend, row.phase, row.state, row.occurrences) == (backend, phase, "pending", 2)
+    assert row.provenance["program"] == "hunt ops nn.functional.relu float32 forward static"
+    assert [node.target for node in case.graph.nodes if node.op == "call_function"] == ["torch.nn.functional:relu"]
+    assert row.signature == log.results[RELU].calls[0].findings[0].signature
 
 
 @pytest.mark.slow
