@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "docs/gallery",
         "docs/guide",
         "docs/faq",
+        "docs/hunt",
         "docs/shipped",
         "docs/extending",
         "docs/glossary",

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..programs import PreparedProgram, Program, Selection
+from .seeding import seed_all
 
 #: Operators whose results have no defined values; only their shapes, dtypes and strides count.
 _UNDEFINED = frozenset(
@@ -44,7 +44,7 @@ class Operators:
 
     def prepare(self, program: Program) -> PreparedProgram:
         entry = entries()[program.name]
-        _seed(program.seed)
+        seed_all(program.seed)
         made = entry.sample_inputs("cpu", getattr(torch, program.dtype), requires_grad=program.gradient)
         samples = list(itertools.islice(made, _MOST))
         chosen = _drawn(len(samples), program)
@@ -77,13 +77,6 @@ def _supports(entry: Any, dtype: torch.dtype, gradient: bool) -> bool:
     if gradient:
         return entry.supports_autograd and dtype in entry.supported_backward_dtypes("cpu")
     return dtype in entry.supported_dtypes("cpu")
-
-
-def _seed(seed: int) -> None:
-    """Seed every generator that samples are drawn with."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def _function(op: Any, undefined: bool) -> Any:

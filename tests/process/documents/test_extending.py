@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from desks import Desk
 from indexes import add, chain, failing, minify
 from reading import ROOT, Block, blocks
 
+from fxminify.minifier.hunting.programs import Selection
 from fxminify.store.index import Index
 
 FOUND = blocks(ROOT / "docs" / "extending.md")
@@ -27,9 +29,10 @@ def install(site: Path) -> None:
     (package / "__init__.py").write_text(block("A format", "python").text)
     (package / "passes.py").write_text(block("A pass", "python").text)
     (package / "fxminify_adapter.py").write_text(block("A backend's adapter", "python").text)
+    (package / "suite.py").write_text(block("A suite of programs", "python").text)
     (package / "compiler.py").write_text("def acme(gm, inputs):\n    return gm.forward\n")
     points = {"torch_dynamo_backends": {"acme": "acme.compiler:acme"}}
-    for heading in ("A format", "A pass", "A backend's adapter"):
+    for heading in ("A format", "A pass", "A backend's adapter", "A suite of programs"):
         points |= tomllib.loads(block(heading, "toml").text)["project"]["entry-points"]
     info = site / "acme_fxminify-1.0.dist-info"
     info.mkdir()
@@ -50,7 +53,21 @@ def test_the_package_of_the_document_is_one(desk: Desk) -> None:
     assert (listed["package"], listed["file"]) == ("acme", "ticket.txt")
     (listed,) = desk.json("backends", "acme", **path)
     assert (listed["adapter"], listed["problem"]) == ("acme", "")
+    unknown = desk.minify("hunt", "acme", "--suite", "nothing", **path)
+    assert unknown.stderr == "Error: there is no suite 'nothing'; installed are acme, examples, modules, ops\n"
     ticket = desk.minify("repro", "repro.db", 1, "--format", "ticket", **path)
     assert ticket.returncode == 0, ticket.stderr
     assert "Component: acme" in ticket.stdout
     assert "torch.sin" in ticket.stdout
+
+
+def test_the_suite_of_the_document_has_two_programs() -> None:
+    namespace: dict[str, Any] = {}
+    exec(block("A suite of programs", "python").text, namespace)
+    programs = list(namespace["suite"].programs(Selection(gradient=(True,))))
+    assert [program.text() for program in programs] == [
+        "acme attention float32 gradient static", "acme attention float32 gradient dynamic",
+    ]  # fmt: skip
+    prepared = namespace["suite"].prepare(programs[0])
+    result = prepared.function(*prepared.calls[0][0])
+    assert (result.shape, result.requires_grad) == ((2, 5, 8), True)

@@ -100,7 +100,7 @@ def test_a_hunt_finds_the_operator_that_fails_and_its_script_is_verified(desk: D
     assert "16 programs; results go to repro.refuses_sin.hunt.jsonl" in done.stderr
     assert "Minify the failures: minify run repro.db" in done.stdout
     (row,) = desk.json("list", "repro.db")
-    assert (row["headline"], row["occurrences"]) == ("NotImplementedError: cannot lower sin", 8)
+    assert (row["headline"], row["occurrences"]) == ("NotImplementedError: cannot lower sin", 4)
     assert "NotImplementedError: cannot lower sin" in (desk.path / "page.html").read_text()
     assert desk.minify("run", "repro.db").returncode == 0
     again = desk.minify(*words("refuses_sin", FOUR, "--grad", "--dynamic", "--report", "page.html", "--force"))
@@ -110,7 +110,7 @@ def test_a_hunt_finds_the_operator_that_fails_and_its_script_is_verified(desk: D
     assert desk.minify(*expecting).returncode == 1
     expected = desk.minify(*words("refuses_sin", FOUR, "--grad", "--dynamic"), "--expect", "known.toml")
     assert expected.returncode == 0, expected.stdout
-    assert desk.json("list", "repro.db")[0]["occurrences"] == 8, "nothing was run again"
+    assert desk.json("list", "repro.db")[0]["occurrences"] == 4, "nothing was run again"
 
 
 def test_an_interrupted_hunt_goes_on_and_ends_like_one_that_was_not(desk: Desk) -> None:
@@ -188,7 +188,7 @@ def test_another_package_adds_a_suite(desk: Desk, tmp_path: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
     subprocess.run([*install, "--no-deps", "--no-build-isolation", "--target", site, source], check=True, timeout=300)
     words = ["hunt", "refuses_sin", "--import", "bad_backends", "--suite", "acme", "--grad"]
-    found = desk.json(*words, PYTHONPATH=str(site))
+    found = desk.json(*words, PYTHONPATH=str(site), ACME_WARM=str(tmp_path / "warm"))
     assert [(cell["program"]["name"], cell["mode"], cell["state"]) for cell in found["cells"]] == [
         ("layer", "forward", "ok"), ("layer", "gradient", "ok"), ("wave", "forward", "fails"),
         ("wave", "gradient", "fails"),

@@ -80,7 +80,8 @@ def test_a_failure_is_stored_once_with_its_graph_and_then_counted(
         case = index.captures.case(1)
     assert (row.backend, row.phase, row.state, row.occurrences) == (backend, phase, "pending", 2)
     assert row.provenance["program"] == "hunt ops nn.functional.relu float32 forward static"
-    assert [node.target for node in case.graph.nodes if node.op == "call_function"] == ["torch.nn.functional:relu"]
+    calls = [node.target for node in case.graph.nodes if node.op == "call_function"]
+    assert calls == [{"fn": "torch.nn.functional.relu"}]
     assert row.signature == log.results[RELU].calls[0].findings[0].signature
 
 
