@@ -184,7 +184,8 @@ class _Trial:
         if seen.reasons:
             return CallResult(number, CallOutcome.UNCHECKED, "; ".join(seen.reasons))
         if not seen.counts["compared"]:
-            return CallResult(number, CallOutcome.UNTRACED, "no graph was compared")
+            why = "no call was compared" if seen.counts["watched"] else "no graph reached the backend"
+            return CallResult(number, CallOutcome.UNTRACED, why)
         return CallResult(number, CallOutcome.OK)
 
 

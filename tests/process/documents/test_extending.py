@@ -63,7 +63,7 @@ def test_the_package_of_the_document_is_one(desk: Desk) -> None:
 
 def test_the_suite_of_the_document_has_two_programs() -> None:
     namespace: dict[str, Any] = {}
-    exec(block("A suite of programs", "python").text, namespace)
+    exec(block("A suite of programs", "python").text, namespace)  # noqa: S102  a block of ours
     programs = list(namespace["suite"].programs(Selection(gradient=(True,))))
     assert [program.text() for program in programs] == [
         "acme attention float32 gradient static", "acme attention float32 gradient dynamic",
