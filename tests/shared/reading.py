@@ -107,6 +107,7 @@ RUN_BY = {
     ("docs/extending.md", "A backend's adapter", "toml"): "test_the_package_of_the_document_is_one",
     ("docs/extending.md", "A suite of programs", "python"): "test_the_suite_of_the_document_has_two_programs",
     ("docs/extending.md", "A suite of programs", "toml"): "test_the_package_of_the_document_is_one",
+    ("docs/hunt.md", "In CI", "toml"): "test_the_expected_failure_of_the_document_agrees",
     ("docs/reduction.md", "Passes of your own", "python"): "test_the_entry_point_of_the_document_leads_to_its_passes",
     ("docs/reduction.md", "Passes of your own", "toml"): "test_the_entry_point_of_the_document_leads_to_its_passes",
 }
@@ -121,7 +122,13 @@ COMPARED_BY = {
     ("docs/terminal.md", "*", "console"): "test_the_recording_is_what_the_commands_print",
 }
 #: Commands that no test runs as they stand, and why. ``make`` is asked in `test_commands.py` what it would do.
+HUNTS = "it takes minutes; test_hunt_command.py runs small ones"
 NOT_RUN = {
+    "minify hunt my_backend": HUNTS,
+    "minify hunt my_backend --dtype float32,bfloat16 --grad --dynamic --budget 600": HUNTS,
+    "minify hunt my_backend --only '^linalg' --report hunt.html": HUNTS,
+    "minify hunt my_backend --write-expect known.toml": HUNTS,
+    "minify hunt my_backend --again --expect known.toml": HUNTS,
     "make demo": "test_the_example_of_the_readme runs its commands",
     "make test": "it is these tests",
     "make test-slow": "it is these tests",

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from reading import ROOT, blocks
 
 from fxminify.backends.capture.journal import Journal
 from fxminify.minifier.hunting import expected
@@ -196,6 +197,15 @@ def test_an_expected_failure_has_a_pattern_or_a_signature(tmp_path: Path) -> Non
     entries = expected.read(path)
     failing = [result(PROGRAMS[2], DIVERGES), result(PROGRAMS[3], RAISES), result(PROGRAMS[0], DIVERGES)]
     assert expected.unexpected(failing, entries) == (PROGRAMS[0],)
+
+
+def test_the_expected_failure_of_the_document_agrees(tmp_path: Path) -> None:
+    (toml,) = [block for block in blocks(ROOT / "docs" / "hunt.md") if block.language == "toml"]
+    path = tmp_path / "known.toml"
+    path.write_text(toml.text)
+    (entry,) = expected.read(path)
+    assert entry.agrees(Program("ops", "linalg.qr", "float16", True), RAISES)
+    assert not entry.agrees(Program("ops", "linalg.qr", "float32", True), RAISES)
 
 
 @pytest.mark.parametrize(
