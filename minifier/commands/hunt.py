@@ -30,7 +30,7 @@ class _Dtypes(_Names):
 
         names = super().convert(value, param, ctx)
         if unknown := [name for name in names if name not in DTYPES]:
-            self.fail(f"{unknown[0]!r} is none of {', '.join(DTYPES)}.", param, ctx)
+            self.fail(f"{unknown[0]!r} is not one of {', '.join(DTYPES)}.", param, ctx)
         return names
 
 

@@ -42,7 +42,7 @@ class HuntOptions:
 
     ``module`` is imported first, if it registers the backend. ``only`` is a regular expression that the names of
     programs must have. ``budget`` and ``timeout`` are in seconds, for the hunt and for one program; ``memory`` in GiB
-    is for one worker. ``log`` is the file of results. With ``again`` those of an earlier hunt are removed.
+    is for one worker. ``log`` is the file of results. With ``again`` the results of an earlier hunt are removed.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""Store the failures that a hunt finds in an index, as `minify capture` stores those of a program.
+"""Store the failures that a hunt finds in an index, as `minify capture` stores the failures of a program.
 
 One capture is enough for a bug: a failure whose signature the index knows is counted. Few signatures tell divergences,
 hangs and full memories apart, so these are one bug only in the same program of a suite.

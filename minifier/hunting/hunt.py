@@ -22,7 +22,7 @@ from ...store.failure import Failure, Phase
 from ..sandbox.pool import Ended, Pool, Reply
 from . import recordings, tasks
 from .log import ProgramLog
-from .programs import CallOutcome, CallResult, Finding, Program, ProgramResult, Selection
+from .programs import CALL, CALLING, EAGER, CallOutcome, CallResult, Finding, Program, ProgramResult, Selection
 
 #: Seconds in which a worker lists the programs of a suite.
 _LISTING = 600.0
@@ -125,7 +125,7 @@ class _Attempt:
             found = ProgramResult.from_json(reply.result)
             return self._with_died(found.calls, found.problem, found.seconds)
         word, *numbers = reply.phase.split() or [""]
-        if word not in tasks.CALLING or reply.ended is Ended.INFRA:
+        if word not in CALLING or reply.ended is Ended.INFRA:
             ended = "" if reply.ended is Ended.DONE else f"{reply.ended} in {reply.phase or 'start'}: "
             return ProgramResult(self.program, (), f"{ended}{reply.error or 'its worker died'}")
         call, every = int(numbers[0]), len(numbers) > 1
@@ -151,10 +151,10 @@ class _Attempt:
 
     def _last_call(self, call: int, word: str, reply: Reply, timeout: float) -> CallResult:
         """Return the result of the call in which the worker died, and write its failure."""
-        seen = in_flight(self.folder).get(reply.pid) if word == tasks.CALL else None
+        seen = in_flight(self.folder).get(reply.pid) if word == CALL else None
         phase = Phase.FORWARD if seen is None else seen.failing_phase
         failure = _death(reply, phase, timeout)
-        if word == tasks.EAGER or (seen is not None and seen.phase == "eager"):
+        if word == EAGER or (seen is not None and seen.phase == "eager"):
             return CallResult(call, CallOutcome.REFUSED, f"eager, too: {failure.headline()}")
         if seen is None:
             outside = f"{failure.headline()} outside of every compilation and compiled call"

@@ -80,6 +80,10 @@ class Suite(Protocol):
         """Make ``program``. May raise what the library raises that it comes from."""
 
 
+#: The first words of the phases of a call: eager, then the backend.
+CALLING = EAGER, CALL = "eager", "call"
+
+
 class CallOutcome(StrEnum):
     """The outcome of one call."""
 

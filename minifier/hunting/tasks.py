@@ -11,9 +11,6 @@ from ...store.document.case import Json
 from . import programs
 from .programs import Program, Selection
 
-#: The first words of the phases of a call: eager, then the backend.
-CALLING = EAGER, CALL = "eager", "call"
-
 if TYPE_CHECKING:
     from ..sandbox.scratch import Scratch
 
@@ -43,7 +40,7 @@ def run_argument(program: Program, backend: Json, without: Sequence[int], folder
 def run(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """Run a program in a worker: a `ProgramResult` as JSON.
 
-    The phases of call N are ``eager N`` and ``call N``, those of the function that makes all calls end in ``every``.
+    The phases of call N are ``eager N`` and ``call N``. They end in ``every`` for the function that makes all calls.
     """
     from ...backends.provenance.spec import BackendSpec
     from .trial import run_program

@@ -31,8 +31,17 @@ from ...backends.running.execution import copy_inputs, execute
 from ...store.recording import Recording
 from ...store.signature import Signature
 from . import recordings
-from .programs import CallOutcome, CallResult, Finding, PreparedProgram, Program, ProgramResult, suite
-from .tasks import CALL, EAGER
+from .programs import (
+    CALL,
+    EAGER,
+    CallOutcome,
+    CallResult,
+    Finding,
+    PreparedProgram,
+    Program,
+    ProgramResult,
+    suite,
+)
 
 Mark = Callable[[str], None]
 _LONGEST = 300

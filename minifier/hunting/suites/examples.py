@@ -6,11 +6,11 @@ names the folder; by default it has the failures of other backends in a checkout
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import itertools
 import os
 import sys
+from ast import FunctionDef
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ from types import ModuleType
 import torch
 
 from ....store.errors import StoreError
+from ....store.parsing import parse
 from ..programs import PreparedProgram, Program, Selection
 
 #: The environment variable with the folder.
@@ -45,17 +46,17 @@ class Examples:
 def _folder() -> Path:
     folder = Path(os.environ.get(FOLDER) or _CHECKOUT)
     if not folder.is_dir():
-        raise StoreError(f"the suite examples needs a folder of programs, and {folder} is none: set {FOLDER}")
+        raise StoreError(f"the suite examples needs a folder of programs, and {folder} does not exist: set {FOLDER}")
     return folder
 
 
 def _makes(file: Path) -> bool:
     """Return whether a file defines ``make``. It is not run."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = parse(file.read_bytes())
     except (SyntaxError, ValueError):
         return False
-    return any(isinstance(node, ast.FunctionDef) and node.name == "make" for node in tree.body)
+    return any(isinstance(node, FunctionDef) and node.name == "make" for node in tree.body)
 
 
 def _loaded(file: Path) -> ModuleType:

@@ -76,7 +76,7 @@ def test_the_page_has_a_cell_for_each_program_and_escapes_names(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--dtype", "float31"], "'float31' is none of float32, float64,"),
+        (["--dtype", "float31"], "'float31' is not one of float32, float64,"),
         (["--only", "("], "'(' is no regular expression"),
         (["--suite", "nothing"], "there is no suite 'nothing'; installed are "),
         (["--budget", "0"], "0.0 is not in the range x>0"),
