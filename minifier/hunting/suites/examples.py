@@ -38,6 +38,8 @@ class Examples:
     def prepare(self, program: Program) -> PreparedProgram:
         torch.manual_seed(program.seed)
         function, inputs = _loaded(_folder() / f"{program.name}.py").make()
+        if not program.gradient and isinstance(function, torch.nn.Module):
+            function.requires_grad_(False)
         if program.gradient:
             inputs = tuple(_differentiable(value) for value in inputs)
         return PreparedProgram(function, [(tuple(inputs), {})], program.gradient)

@@ -1,7 +1,7 @@
 """The suite ``modules``: every module of torch's own module database (``module_db``), on the database's inputs.
 
 A program is one module class in one dtype. Its calls are the first inputs of the database, each with a module that is
-constructed for it. With gradients the modules are in training mode.
+constructed for it. With gradients the modules are in training mode; without, their parameters require none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Modules:
         modules, calls = [], []
         for number, given in enumerate(inputs[: program.calls]):
             made = entry.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
-            modules.append(made.to(getattr(torch, program.dtype)).train(program.gradient))
+            module = made.to(getattr(torch, program.dtype)).train(program.gradient)
+            modules.append(module if program.gradient else module.requires_grad_(False))
             calls.append(((number, *given.forward_input.args), dict(given.forward_input.kwargs)))
 
         def call(number: int, *args: Any, **kwargs: Any) -> Any:

@@ -58,7 +58,9 @@ def test_modules_are_in_training_mode_where_gradients_are_computed() -> None:
     inference, training = (suite("modules").prepare(program) for program in programs[:2])
     given = inference.calls[0][0]
     assert torch.allclose(inference.function(*given), given[1], atol=1e-3)
-    assert training.function(*training.calls[0][0]).mean().abs() < 1e-4
+    result = training.function(*training.calls[0][0])
+    assert result.mean().abs() < 1e-4
+    assert (result.requires_grad, inference.function(*given).requires_grad) == (True, False)
 
 
 def test_examples_are_the_files_of_a_folder_that_define_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +71,8 @@ def test_examples_are_the_files_of_a_folder_that_define_make(tmp_path: Path, mon
     (forward, gradient) = suite("examples").programs(Selection(dynamic=(False,)))
     assert (forward.text(), gradient.text()) == ("examples layer forward static", "examples layer gradient static")
     assert [value.requires_grad for value in drawn(gradient)] == [True]
+    prepared = suite("examples").prepare(forward)
+    assert not prepared.function(*prepared.calls[0][0]).requires_grad
     result = run_program(gradient, BackendSpec("eager", "registered", "eager"))
     assert [(call.number, call.outcome) for call in result.calls] == [(0, CallOutcome.OK)]
     monkeypatch.setenv("FXMINIFY_EXAMPLES", str(tmp_path / "missing"))
