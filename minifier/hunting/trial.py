@@ -138,7 +138,8 @@ class _Trial:
     ) -> None:
         self.prepared, self.adapter = prepared, adapter_of(spec.name)
         self.compiled = spec.compile(prepared.function)
-        self.mark, self.journal, self.folder = mark, journal, folder
+        self.mark, self.folder = mark, folder
+        self.seen = _Recorder(journal)
 
     def call(self, index: int, number: int, which: str = "") -> CallResult:
         """Make the call with this ``index``. Returns its result under ``number``. ``which`` is added to its phases."""
@@ -162,19 +163,19 @@ class _Trial:
         except Exception as exc:  # noqa: BLE001  what eager raises is the program's own error
             return CallResult(number, CallOutcome.REFUSED, _said(exc))
         self.mark(f"{CALL} {number}{which}")
-        seen = _Recorder(self.journal)
+        self.seen.begin()
         raised: BaseException | None = None
         with self.adapter.fallbacks() as left:
             try:
-                with hook.recording(seen, check="every:1"):
+                with hook.recording(self.seen, check="every:1"):
                     calling(self.compiled)(*copy_inputs(leaves))
             except BaseException as exc:  # noqa: BLE001  a backend may call sys.exit
                 raised = exc
             reasons = tuple(dict.fromkeys(left()))
-        atexit.unregister(seen.flush)  # a worker makes thousands of recorders
-        return replace(self._judged(number, seen, raised), left=reasons)
+        return replace(self._judged(number, raised), left=reasons)
 
-    def _judged(self, number: int, seen: _Recorder, raised: BaseException | None) -> CallResult:
+    def _judged(self, number: int, raised: BaseException | None) -> CallResult:
+        seen = self.seen
         failures = [recording.failure for recording in seen.kept.recordings]
         if absent := next((failure.absent for failure in failures if failure.absent), ""):
             return CallResult(number, CallOutcome.ABSENT, absent)
@@ -193,19 +194,27 @@ class _Trial:
         if seen.reasons:
             return CallResult(number, CallOutcome.UNCHECKED, "; ".join(seen.reasons))
         if not seen.counts["compared"]:
-            why = "no call was compared" if seen.counts["watched"] else "no graph reached the backend"
-            return CallResult(number, CallOutcome.UNTRACED, why)
+            return CallResult(number, CallOutcome.UNTRACED, "no graph was compared")
         return CallResult(number, CallOutcome.OK)
 
 
 class _Recorder(CaptureRecorder):
-    """Keeps what the hook reports about one call."""
+    """Keeps what the hook reports about one call. A graph reports to the recorder with which it was compiled, so all
+    calls of a compiled function share one."""
 
     def __init__(self, journal: Journal | None) -> None:
         self.kept = _Kept()
         super().__init__("", journal, place=self.kept)
+        atexit.unregister(self.flush)  # a worker makes thousands of recorders
         self.counts: Counter[str] = Counter()
         self.reasons: list[str] = []
+
+    def begin(self) -> None:
+        """Forget what earlier calls showed."""
+        self._known.clear()
+        self.kept.recordings.clear()
+        self.counts.clear()
+        self.reasons.clear()
 
     def note(self, what: str, spec: Callable[[], BackendSpec]) -> None:
         self.counts[what] += 1

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from captured import spec
 from torch.utils import _pytree as pytree
 
 from fxminify.backends.provenance.spec import BackendSpec
-from fxminify.minifier.hunting.programs import CallOutcome, Program, Selection, suite
+from fxminify.minifier.hunting import recordings, trial
+from fxminify.minifier.hunting.programs import CallOutcome, PreparedProgram, Program, Selection, suite
 from fxminify.minifier.hunting.trial import run_program
 from fxminify.store.errors import StoreError
 
@@ -85,3 +87,22 @@ def test_examples_of_a_checkout_are_the_real_failures(monkeypatch: pytest.Monkey
     names = [program.name for program in suite("examples").programs(Selection(gradient=(False,), dynamic=(False,)))]
     assert "016_any_uint8_dtype" in names
     assert "drive" not in names
+
+
+class Repeated:
+    """A suite of one program: its second call has the graph of the first, and other values."""
+
+    def programs(self, wanted: Selection) -> list[Program]:
+        return [Program("repeated", "sin")]
+
+    def prepare(self, program: Program) -> PreparedProgram:
+        return PreparedProgram(torch.sin, [((torch.ones(3),), {}), ((torch.full((3,), 1000.0),), {})])
+
+
+def test_a_failure_of_a_later_call_of_one_graph_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(trial, "suite", lambda name: Repeated())
+    (program,) = Repeated().programs(Selection())
+    result = run_program(program, spec("value_dependent"), folder=tmp_path)
+    assert [(call.number, call.outcome) for call in result.calls] == [(0, CallOutcome.OK), (1, CallOutcome.FAILS)]
+    assert [finding.headline for finding in result.calls[1].findings] == ["RuntimeError: overflow"]
+    assert recordings.read(tmp_path, 1, 0).case is not None
