@@ -13,7 +13,10 @@ from typing import Any
 
 from ..store.document.case import Case, Graph, Node, map_refs, tag
 from ..store.failure import Failure
+from .comment import Findings
 from .context import Header
+from .source.expressions import Unprintable
+from .source.function import print_graph
 
 
 def anonymous(case: Case, header: Header) -> tuple[Case, Header]:
@@ -23,7 +26,31 @@ def anonymous(case: Case, header: Header) -> tuple[Case, Header]:
     earlier = tuple({renaming.names.get(name, name): value for name, value in call.items()} for call in case.earlier)
     failure = _without(header.failure, renaming.words)
     first = {**header.first, "node": "a value"} if header.first else None
-    return replace(case, graph=graph, earlier=earlier), replace(header, failure=failure, first=first)
+    renamed = replace(case, graph=graph, earlier=earlier)
+    return renamed, replace(_with_sentences(header, case, renamed, renaming.words), failure=failure, first=first)
+
+
+def _with_sentences(header: Header, case: Case, renamed: Case, words: Mapping[str, str]) -> Header:
+    """``header`` with the names of ``renamed`` in its sentences; without sentences if the names cannot be printed."""
+    try:
+        printed = [print_graph(each).parameters for each in (case, renamed)]
+    except Unprintable:
+        return replace(header, matters=(), passing_variant=(), findings=Findings())
+    names = {**words, **dict(zip(*printed, strict=True))}
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w.])(?:{known})(?!\w)(?!(?<=\ba) )")  # "a" before a space is an article
+
+    def clean(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(pattern.sub(lambda match: names[match[0]], text) for text in texts) if names else texts
+
+    found = header.findings
+    findings = replace(
+        found, necessary=clean(found.necessary), passes_with=clean(found.passes_with), free=clean(found.free),
+        also_fails=clean(found.also_fails),
+    )  # fmt: skip
+    return replace(
+        header, matters=clean(header.matters), passing_variant=clean(header.passing_variant), findings=findings
+    )
 
 
 class _Renaming:

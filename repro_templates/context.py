@@ -22,6 +22,7 @@ from ..store.failure import Failure, FailureKind, identity_in_words
 from ..store.masking import readable
 from ..store.rates import GONE, runs_that_tell
 from ..store.text import count
+from .comment import Findings
 from .report.figures import Figures, Values, figures, number, values
 from .report.phrases import (
     actual,
@@ -68,6 +69,7 @@ class Header:
     * ``steps`` has the passes that made the case smaller, each with the remaining numbers.
     * ``tentative`` is the reason why the failure is not certain, or empty.
     * ``cause`` has sentences about the part of the compiler in which the failure arises, and about ways around it.
+    * ``findings`` has what was measured on the case of the script, in phrases for a comment.
     """
 
     failure: Failure
@@ -95,6 +97,7 @@ class Header:
     steps: tuple[tuple[str, int, int], ...] = ()
     tentative: str = ""
     cause: tuple[str, ...] = ()
+    findings: Findings = field(default_factory=Findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,11 @@ class Context:
     system: str
     needs: str
     variables: str
+    # A comment.
+    reproduced: str
+    findings: list[tuple[str, str]]
+    beside: list[str]
+    short_program: str = ""
     #: The script, in every format but the script itself, and the script without its docstring.
     script: str = ""
     program: str = ""
@@ -202,6 +210,13 @@ def minified(case: Case, header: Header) -> str:
         return text
     said = identity_in_words(header.signature, header.failure.kind, one_line(called_names(case), 100))
     return f"{text} Signature {said}."
+
+
+def reproduced(header: Header) -> str:
+    """The versions and the number of runs in which the script showed the failure; empty where no run did."""
+    if not _RATIO.fullmatch(header.runs) or header.runs.startswith("0 "):
+        return ""
+    return prose(f"{', '.join(versions(header))} in {header.runs} fresh runs")
 
 
 def sure(header: Header) -> str:
@@ -358,6 +373,8 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "system": system(header),
         "needs": needs(header.installed),
         "variables": one_line(variables.sentence(not_set(case)), 2000),
+        "reproduced": reproduced(header),
+        "findings": header.findings.rows(),
     }
 
 

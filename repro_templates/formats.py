@@ -107,6 +107,8 @@ OURS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (
            "A regression test that is expected to fail until the bug is gone.", run=_run_test),
     Format("issue", "issue.md", "issue.md.j2", "markdown",
            "The text of a bug report, in Markdown, with the script inside."),
+    Format("comment", "comment.md", "comment.md.j2", "markdown",
+           "A comment of at most 25 lines of Markdown: the script, and what was measured about it."),
     Format("notebook", "repro.ipynb", "notebook.ipynb.j2", "json",
            "The script as the cells of a Jupyter notebook.", run=_run_notebook),
     Format("bisect", "bisect_repro.py", "bisect.py.j2", "python",

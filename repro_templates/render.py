@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..backends.provenance.spec import BackendSpec
 from ..backends.running import ambient
 from ..store.document.case import Blobs, Case, Json
 from ..store.failure import Failure, FailureKind
+from .comment import shortened
 from .context import Context, Header, about, advice, passes, requirements, sentences
 from .formats import OURS, PACKAGE, Format, find
 from .notebook import cells
@@ -29,7 +31,7 @@ from .report.phrases import distinctive, exit_codes, fence, headline, one_line, 
 from .source.action import DEVICE, Action, accelerator, make_action, memory_limit, with_device
 from .source.expressions import Unprintable
 from .source.function import print_graph
-from .source.inputs import print_inputs
+from .source.inputs import SIDE_FILE, print_inputs
 from .source.layout import bound, ordered, spaced, split
 from .source.naming import OWN, RESERVED, identifier
 
@@ -45,10 +47,10 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The text of a file and, with embedded data, the content of ``repro.safetensors`` beside it."""
+    """The text of a file, and the files beside it: embedded data, or the script that a comment has no room for."""
 
     text: str
-    data: bytes | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def render(
@@ -61,15 +63,19 @@ def render(
     """
     row = find(format)
     context, data = _context(case, blobs, header, embed)
+    files = {} if data is None else {SIDE_FILE: data}
     if format != "script" or template:
         script = _fill(OURS["script"], context).rstrip("\n")
-        context = replace(context, script=script, program=script.partition(_END_OF_DOCSTRING)[2].lstrip("\n"))
+        program = script.partition(_END_OF_DOCSTRING)[2].lstrip("\n")
+        context = replace(context, script=script, program=program, short_program=shortened(program, header.findings))
     if template:
-        return Rendered(_fill_own(template, context), data)
+        return Rendered(_fill_own(template, context), files)
+    if format == "comment" and not context.short_program:
+        files |= {OURS["script"].file: f"{context.script}\n".encode()}
     text = _fill(row, context)
     if not text.isascii():
         raise Unprintable("something in it is not ASCII")
-    return Rendered(text, data)
+    return Rendered(text, files)
 
 
 def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Context, bytes | None]:
@@ -148,6 +154,7 @@ def _context(case: Case, blobs: Blobs, header: Header, embed: bool) -> tuple[Con
             dies or hang or spec.environment or failure.kind in (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY)
         ),
         requirements=requirements(header),
+        beside=[] if inputs.data is None else [SIDE_FILE],
         cells=cells([f"### {phrases.code(first)}", "", fence("\n".join([*lines, how]))], code),
         **sentences(case, header),
     )
@@ -174,7 +181,8 @@ def _fill(format: Format, context: Context) -> str:
     try:
         text = _environment(format.package).get_template(format.template).render(c=context)
         text = _close(text).strip("\n") + "\n"
-        for whole in filter(None, (context.script, context.program)):  # the gaps in them are their own
+        sources = (context.script, context.program, context.short_program)
+        for whole in filter(None, sources):  # the gaps in them are their own
             text = text.replace(_close(whole), whole)
         if format.language == "python":
             compile(text, f"<{format.template}>", "exec", dont_inherit=True)

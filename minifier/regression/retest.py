@@ -257,9 +257,8 @@ def retest_case(
         rendered = render(best, index.blobs.view(best.storages), header=header, embed=SIDE_FILE in repro.text)
     except (Unprintable, CannotLoad) as error:
         return replace(case, blocked_reason=f"no script can be printed: {error}")
-    files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
     return replace(
-        case, agreed=agreed, text=rendered.text, files=tuple(files.items()),
+        case, agreed=agreed, text=rendered.text, files=tuple(rendered.files.items()),
         search_path=(*search_path(best), *python_path()), distribution=spec.distribution, blocked_reason="",
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from ...repro_templates.formats import OURS, find
 from ...repro_templates.formats import formats as every_format
 from ...repro_templates.processes import Processes
 from ...repro_templates.report.phrases import one_line, title
+from ...repro_templates.source.inputs import SIDE_FILE
 from ...store.errors import StoreError
 from ...store.index import Index
 from ..consent import Tell, silent
@@ -132,7 +133,8 @@ def collect(
             for name, data in made.files.items():
                 if name not in contents:
                     contents[name] = data
-                    entries.append(_entry(name, "values of tensors, as captured", data))
+                    what = "values of tensors, as captured" if name == SIDE_FILE else "the script"
+                    entries.append(_entry(name, what, data))
     with Index.open(db, readonly=True) as index:
         capture = index.captures.get(capture_id)
     total = sum(map(len, contents.values()))

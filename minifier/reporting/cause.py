@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from ...store import codec
-from ...store.document.case import Json
+from ...store.document.case import Case, Json, to_json
 from ...store.errors import StoreError
 from ...store.index import Index
 from ...store.text import count
@@ -20,6 +22,8 @@ ARTIFACT = "cause"
 CURES, STAYS, OTHER, CANNOT = "passes", "same failure", "another failure", "cannot run"
 #: What the captured graph does with a way around.
 HELPS = "passes"
+#: In a key, between the digest of the case and the version of torch.
+_WITH = " torch "
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +93,25 @@ class Cause:
             raise StoreError(f"the cause in the file cannot be read: {error}") from error
 
     @property
+    def torch(self) -> str:
+        """The version of torch with which the questions were asked."""
+        return self.key.partition(_WITH)[2]
+
+    @property
     def cures(self) -> list[SwitchRow]:
         return [row for row in self.rows if row.result == CURES]
+
+    @property
+    def helping(self) -> list[WayAround]:
+        """The ways around with which the captured graph passes, too."""
+        return [way for way in self.ways if way.captured == HELPS]
 
     def fails_in(self) -> str:
         """Return the part whose switch has the smallest effect, and the applications that torch counts.
 
         A switch that the captured graph passes with, too, goes before one with which only the minimal case does.
         """
-        helping = {way.lines for way in self.ways if way.captured == HELPS}
+        helping = {way.lines for way in self.helping}
         cures = sorted(self.cures, key=lambda row: row.lines not in helping)
         parts = [row.part for row in cures[:1]]
         parts += [f"{a.kind} {a.name} (application {a.number} of {a.count})" for a in self.applications]
@@ -111,7 +125,7 @@ class Cause:
             out.append(f"Fails in: {where}.")
         elif stays:
             out.append(f"The failure stays with each of {count(stays, 'switch')} of the backend.")
-        helping = [way for way in self.ways if way.captured == HELPS]
+        helping = self.helping
         out += [
             f"Works around: {'; '.join(way.lines)} (the minimal case passed {way.runs} of {way.runs} times, "
             f"the captured graph passes)."
@@ -123,6 +137,18 @@ class Cause:
                 for way in self.ways
             ]
         return out + ([f"Not all was tried: {self.stopped}."] if self.stopped else [])
+
+
+def key_of(case: Case, torch: str) -> str:
+    """The key of the answers for ``case`` with a version of torch."""
+    digest = hashlib.sha256(json.dumps(to_json(case), sort_keys=True).encode()).hexdigest()
+    return f"{digest}{_WITH}{torch}"
+
+
+def of_case(index: Index, id: int, case: Case) -> Cause | None:
+    """The cause kept for capture ``id`` if it was found for ``case``, and not for an earlier one."""
+    kept = found(index, id)
+    return kept if kept is not None and kept.key == key_of(case, kept.torch) else None
 
 
 def found(index: Index, id: int) -> Cause | None:

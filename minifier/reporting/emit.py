@@ -19,7 +19,7 @@ from ...repro_templates.context import Header
 from ...repro_templates.processes import Processes, Script
 from ...repro_templates.render import Rendered, render
 from ...repro_templates.source.higher_order import has_public_form
-from ...repro_templates.source.inputs import SIDE_FILE, NeedsData
+from ...repro_templates.source.inputs import NeedsData
 from ...repro_templates.verify import Verification, verify
 from ...store.document.case import Blobs, Case
 from ...store.document.program_lines import comes_from
@@ -156,7 +156,7 @@ class Emitter:
             again=again,
             timeout=self.timeout + START,
             search_path=search_path(case),
-            files={} if rendered.data is None else {SIDE_FILE: rendered.data},
+            files=rendered.files,
             embedded=embedded_from(case),
             processes=self.processes,
         )

@@ -53,14 +53,15 @@ class Explanation:
     unjudged: Text = ""
 
     @property
-    def _wording(self) -> Wording:
+    def wording(self) -> Wording:
+        """The words for the features."""
         return Wording(self.features, self.tensors)
 
     def summary(self) -> str:
         """In short: ``Needs float32 or float64 (float16 passes). Does not matter (as tested): values (zeros).``"""
         if self.unjudged:
             return self.unjudged
-        words = self._wording
+        words = self.wording
         parts = {
             "Needs {}.": "; ".join(words.needs()),
             "Passes with {}.": "; ".join(words.passes()),
@@ -71,7 +72,7 @@ class Explanation:
 
     def sentences(self) -> list[str]:
         """A sentence for each feature that is not in the summary or in the passing variant, and how sure it all is."""
-        found = self._wording.others("" if self.passing_variant is None else self.passing_variant.what)
+        found = self.wording.others("" if self.passing_variant is None else self.passing_variant.what)
         if self.runs and self.features:
             least = min((a.runs for f in self.features for a in f.answers if a.outcome is Outcome.PASS), default=0)
             each = f" Each variant that passes did so in all of its {least} runs or more." if least else ""
@@ -90,7 +91,7 @@ class Explanation:
         for feature in self.features:
             for answer in feature.answers:
                 if not answer.on and change(feature.aspect, feature.name, feature.now, answer.value) == what:
-                    return self._wording.phrase(feature, [answer.value])
+                    return self.wording.phrase(feature, [answer.value])
         return what
 
     def to_json(self) -> Json:

@@ -127,7 +127,9 @@ class Prepared:
             raise StoreError(f"{wanted}: {error}") from error
         except TemplateError as error:
             raise StoreError(f"the template cannot be filled: {error}; docs/templates.md lists what it sees") from error
-        files = {} if made.data is None else {SIDE_FILE: made.data}
+        files, script = dict(made.files), find("script").file
+        if script in files and not request.rename:
+            files[script] = self.script.encode()
         text = self.script if request.is_stored else made.text
         return Export(text, files, self.info, header.tentative, self.search_path)
 
@@ -187,6 +189,7 @@ def prepared(index: Index, capture_id: int, request: ExportRequest, stored: Stor
     header = record.stored(index, capture)
     if header is None:
         header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
+        header = replace(header, python=str(capture.provenance.get("python", "")), platform="")  # not of this machine
     return Prepared(request, repro.text, info, case, index.blobs.view(case.storages), header, paths)
 
 

@@ -8,8 +8,6 @@ is stored as it comes, so an interrupted search goes on where it was.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +20,7 @@ from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement, wanted
 from ...backends.switches import CannotSwitch, Switch, together
 from ...repro_templates.processes import Processes, Script
-from ...store.document.case import Blobs, Case, Json, to_json
+from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
 from ...store.index import Index
 from ...store.matching import FailureMatcher
@@ -31,7 +29,7 @@ from ..oracle import tasks
 from ..oracle.observation import Observation, Seen, of_reply
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool, Reply
-from .cause import ARTIFACT, CANNOT, CURES, HELPS, OTHER, STAYS, Application, Cause, SwitchRow, WayAround, found
+from .cause import ARTIFACT, CANNOT, CURES, HELPS, OTHER, STAYS, Application, Cause, SwitchRow, WayAround, found, key_of
 from .export import search_path, stored_repro
 
 #: The most queries of one search; a search that goes on has as many again.
@@ -88,8 +86,7 @@ def explain(
                 f"the backend {spec.name} has no switches: an adapter can list some (docs/extending.md); "
                 f"`minify ablate` finds the layer."
             )
-        digest = hashlib.sha256(json.dumps(to_json(case), sort_keys=True).encode()).hexdigest()
-        key = f"{digest} torch {metadata.version('torch')}"
+        key = key_of(case, metadata.version("torch"))
         cause = before if before is not None and before.key == key else Cause(key)
 
         def keep(cause: Cause) -> None:

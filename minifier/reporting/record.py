@@ -26,6 +26,7 @@ from ...store.signature import signature
 from ..oracle import first_node
 from ..oracle.ablation import stored as stored_ablation
 from . import cause, explanation, illustrations
+from .findings import measured
 
 #: The kind of the artifact.
 ARTIFACT = "record"
@@ -74,8 +75,12 @@ def stored(index: Index, capture: CaptureInfo) -> Header | None:
         layers = tuple((row.backend, row.layer, row.result) for row in ablation.rows)
         elsewhere = "" if ablation.torch in ("", header.torch) else f" with torch {ablation.torch}"
         header = replace(header, layers=layers, enters=f"{ablation.enters}{elsewhere}")
-    if (found := cause.found(index, capture.id)) is not None:
-        header = replace(header, cause=tuple(found.sentences()))
+    header = replace(header, findings=measured(index, capture, header))
+    best = index.best(capture)
+    found = None if best is None else cause.of_case(index, capture.id, best)
+    if found is not None:
+        asked = [] if found.torch == header.torch else [f"Asked with torch {found.torch}."]
+        header = replace(header, cause=(*found.sentences(), *asked))
     explained = explanation.stored(index, capture.id)
     if explained is not None and (texts := explained.told()):
         variant = explained.passing_variant

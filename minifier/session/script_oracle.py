@@ -11,7 +11,6 @@ from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import render
 from ...repro_templates.source.expressions import Unprintable
-from ...repro_templates.source.inputs import SIDE_FILE
 from ...repro_templates.verify import verify
 from ...store.document.case import Blobs, Case
 from ...store.failure import Failure
@@ -64,10 +63,9 @@ class ScriptOracle:
             rendered = render(case, self.blobs, header=header, embed=True)
         except (Unprintable, CannotLoad) as error:
             return Verdict(Outcome.INVALID, detail=str(error))
-        files = {} if rendered.data is None else {SIDE_FILE: rendered.data}
         done = verify(
             rendered.text, self.matcher.shows, runs=votes.runs, fresh=1, timeout=self.timeout + START,
-            search_path=search_path(case), files=files, embedded=embedded_from(case), processes=self.processes,
+            search_path=search_path(case), files=rendered.files, embedded=embedded_from(case), processes=self.processes,
         )  # fmt: skip
         seen = [failure for failure in done.failures if failure is not None]
         failure = next(filter(self.matcher.shows, seen), next(iter(seen), None))

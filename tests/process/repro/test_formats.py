@@ -156,7 +156,7 @@ def test_the_formats_are_listed_with_those_that_cannot_be_used() -> None:
     assert "ticket    ticket.txt       For Acme. From acme." in lines
     assert "gone: cannot be used: acme has no templates/gone.txt.j2" in lines
     usage = CliRunner().invoke(main, ["repro", "--help"]).output
-    assert "[script|pytest|issue|notebook|bisect|ticket|wrong]" in "".join(usage.split())
+    assert "[script|pytest|issue|comment|notebook|bisect|ticket|wrong]" in "".join(usage.split())
     refused = CliRunner().invoke(main, ["repro", "repro.db", "1", "--format", "gone"])
     assert refused.exit_code == 2
     assert "the format 'gone' cannot be used" in refused.output
