@@ -4,6 +4,7 @@ Exit codes, the same for every verb: 0 done, 1 done but the answer is no (a capt
 script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted, 143 and 129 ended by
 SIGTERM and SIGHUP, which do what Ctrl-C does. ``capture`` returns the exit code of the program it ran, ``catch`` 1
 where a backend failed in it and else that code, ``retest`` and ``verify`` 3 where a script cannot run here.
+`minifier.commands.answers` has the table of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the generated pages: `docs/modules.md`, `docs/cli.md` and the picture in `docs/architecture.md`.
+"""Write the generated pages: modules.md, cli.md and answers.md in `docs/`, and the picture in `docs/architecture.md`.
 
 ``make docs`` runs it; a test fails when a page is not what this writes.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import grimp
 
 from fxminify.minifier.commands import GROUPS
+from fxminify.minifier.commands.answers import ANSWERS, COMMON, ERROR_FIELDS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -56,7 +58,8 @@ def command_line() -> str:
     out = [
         "# The command line\n",
         "Written from the help of the verbs by `make docs`. `minify VERB --help` prints the same.\n"
-        "[reference.md](reference.md) has the exit codes, environment variables and settings.\n",
+        "[answers.md](answers.md) has the exit codes and the JSON, [reference.md](reference.md) environment variables and "
+        "settings.\n",
         "DB is a file or the URL of a database. Without it a verb reads what `FXMINIFY_DB` names, or `repro.db`.\n",
     ]
     for heading, verbs in GROUPS.items():
@@ -82,6 +85,36 @@ def described(verb: click.Command) -> list[str]:
     if rows:
         out += ["| option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"]
     return out
+
+
+def answers() -> str:
+    """Write the exit codes and the JSON of every verb as tables."""
+    out = [
+        "# Exit codes and JSON\n",
+        "Written from `minifier/commands/answers.py` by `make docs`; a test compares it with what the verbs print.\n\n"
+        "With `--json` a verb prints one JSON document on standard output: its answer or an error. Progress, "
+        "questions, warnings\nand the output of a program that it runs go to standard error. New fields may be added.\n",
+        "## Errors\n",
+        "An error has exit code 2, or the code of a signal, and is an object in one line:\n",
+        "| field | meaning |\n|---|---|\n" + "\n".join(f"| `{n}` | {t} |" for n, t in ERROR_FIELDS.items()) + "\n",
+        "## Exit codes\n",
+        "| command | code | meaning |\n|---|---|---|",
+    ]
+    codes = [("every verb", str(code), text) for code, text in COMMON.items()]
+    codes += [
+        (f"`minify {verb}`", "any" if code < 0 else str(code), text)
+        for verb, answer in ANSWERS.items()
+        for code, text in answer.codes.items()
+    ]
+    out += [f"| {verb} | {code} | {text} |" for verb, code, text in codes]
+    out += ["\n## JSON\n", "| command | form | fields | only in some |\n|---|---|---|---|"]
+    out += [f"| `minify {verb}` | {answer.form} | {_fields(answer.fields)} | {_fields(answer.sometimes)} |"
+            for verb, answer in ANSWERS.items()]  # fmt: skip
+    return "\n".join(out) + "\n"
+
+
+def _fields(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def package_of(module: str) -> str:
@@ -155,6 +188,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "modules.md": modules(),
         DOCS / "cli.md": command_line(),
+        DOCS / "answers.md": answers(),
         architecture: f"{before}{START}{picture()}{END}{after}",
     }
 

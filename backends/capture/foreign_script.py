@@ -90,11 +90,13 @@ def take(
     timeout: float | None = None,
     check: bool = False,
     confirm: Callable[[str], bool] = lambda question: False,
+    stdout: int | None = None,
 ) -> tuple[list[CaptureInfo], bool]:
     """Run ``scripts`` once each and capture what their backends do; the captures, and whether each script gave one.
 
     ``modules`` are imported first, for the backends and operators they register; ``backend`` replaces the one that a
-    script names. ``timeout`` is in seconds, for one compile or call. Raises `NotForeign` before anything runs.
+    script names. ``timeout`` is in seconds, for one compile or call. ``stdout`` is the file descriptor of the scripts'
+    output. Raises `NotForeign` before anything runs.
     """
     found = [read(path) for path in scripts]
     changes = Changes(db)
@@ -108,7 +110,7 @@ def take(
         argv = ["fxminify.backends.capture.foreign_run", json.dumps(asked)]
         settings = Settings(check=check or script.accuracy)
         captured = len(changes.rows())
-        code = supervise.run(db, argv, settings, module=True, timeout=timeout)
+        code = supervise.run(db, argv, settings, module=True, timeout=timeout, stdout=stdout)
         if code == 2:
             raise NotForeign(f"{script.path} could not be imported.")
         if code in (129, 130, 143):

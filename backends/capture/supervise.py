@@ -52,11 +52,13 @@ def run(
     module: bool = False,
     timeout: float | None = None,
     hint: bool = True,
+    stdout: int | None = None,
 ) -> int:
     """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``. Returns the program's exit code.
 
     It is 128 + N for a program that signal N killed, as in a shell. ``timeout`` is in seconds, for one compile or one
-    call. ``hint`` adds the next command to the report. The program runs even where nothing can be written.
+    call. ``hint`` adds the next command to the report. ``stdout`` is the file descriptor of the program's output. The
+    program runs even where nothing can be written.
     """
     command = [sys.executable, *(["-m"] if module else []), *argv]
     relay = Relay.create()
@@ -64,10 +66,10 @@ def run(
         directory = _directory(db, settings, relay)
     except OSError as exc:
         _warn(f"nothing can be captured ({exc}); the program runs without it")
-        process, _ = _supervise(command, dict(os.environ), Path(), None, None)
+        process, _ = _supervise(command, dict(os.environ), Path(), None, None, stdout)
         return _exit_code(process)
     try:
-        process, stuck = _supervise(command, _environment(directory), directory, timeout, relay)
+        process, stuck = _supervise(command, _environment(directory), directory, timeout, relay, stdout)
         complete = (directory / journal.COMPLETE).exists()
         died: list[tuple[str, str]] = []
         lost = ""
@@ -134,12 +136,13 @@ def _supervise(
     directory: Path,
     timeout: float | None,
     relay: Relay | None,
+    stdout: int | None,
 ) -> tuple[subprocess.Popen[bytes], journal.InFlight | None]:
     """Run the program, and pass on what its backends write. Returns it, and the operation for which it was killed if
     that hung."""
     inherited = () if relay is None else (relay.data, relay.state)
     with _signals_held() as wait, _passing_on(relay) as pass_on:
-        process = subprocess.Popen(command, env=environment, pass_fds=inherited)
+        process = subprocess.Popen(command, env=environment, pass_fds=inherited, stdout=stdout)
         stopwatch = _Stopwatch(directory, timeout)
         while process.poll() is None:
             for number in wait(_POLL):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from .verbs import database_option
+from .verbs import STANDARD_ERROR, Problem, as_json, database_option, dump
 
 DEFAULT_CHECK = "first:2"
 #: The beginnings of a value of ``--check``.
@@ -112,15 +113,35 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
     context_settings={"allow_interspersed_args": False},
     short_help="Run a program and store its backend failures.",
 )
+@as_json
 @capture_options
-def capture(db: str, timeout: float | None, module: bool, program: str, args: tuple[str, ...], **settings: Any) -> None:
+def capture(
+    db: str,
+    timeout: float | None,
+    module: bool,
+    program: str,
+    args: tuple[str, ...],
+    json_: bool,
+    **settings: Any,
+) -> None:
     """Run PROGRAM with ARGS; every backend failure in it becomes a row of the database.
 
     The program needs no edit. Its output and exit code are its own; a line at the end says what was captured, or what
-    was watched where nothing failed. FILE may also be the URL of a database, or the address of a `minify serve`.
+    was watched where nothing failed. FILE may also be the URL of a database, or the address of a `minify serve`. With
+    --json the output of the program goes to standard error.
     """
     from ...backends.capture import places, supervise
     from ...backends.capture.settings import Settings
+    from ...store.index.changes import Changes
+    from ...store.spool.spool import is_server
 
     places.check(db)
-    sys.exit(supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout))
+    run = partial(supervise.run, db, [program, *args], Settings(**settings), module=module, timeout=timeout)
+    if not json_:
+        sys.exit(run())
+    if is_server(db):
+        raise Problem(f"--json lists the failures of an index, and {db} is a server: capture without --json.")
+    changes = Changes(db)
+    code = run(stdout=STANDARD_ERROR)
+    dump({"exit_code": code, "captured": [row.to_json() for row in changes.rows()]})
+    sys.exit(code)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .capture import Capture, capture_options
-from .verbs import Problem, quietly, verbosely, write
+from .verbs import STANDARD_ERROR, Problem, as_json, dump, quietly, verbosely, write
 
 if TYPE_CHECKING:
     from ...store.index import CaptureInfo
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Overwrite scripts that are there already.")
 @quietly
 @verbosely
+@as_json
 @capture_options
 def catch(
     db: str,
@@ -45,12 +46,14 @@ def catch(
     module: bool,
     program: str,
     args: tuple[str, ...],
+    json_: bool,
     **settings: Any,
 ) -> None:
     """Run PROGRAM, minify its backend failures, and write a verified script for each.
 
     This is `minify capture`, `minify run` and `minify repro` in one. It exits with 1 if a backend failed, else with the
-    exit code of the program: also where eager mode fails as the backend does, or the backend is not installed.
+    exit code of the program: also where eager mode fails as the backend does, or the backend is not installed. With
+    --json the output of the program goes to standard error.
     """
     from rich.console import Console
 
@@ -69,13 +72,24 @@ def catch(
 
     Index.check(db)
     changes = Changes(db)
-    code = supervise.run(db, [program, *args], Settings(**settings), module=module, timeout=timeout, hint=False)
+    code = supervise.run(
+        db, [program, *args], Settings(**settings), module=module, timeout=timeout, hint=False,
+        stdout=STANDARD_ERROR if json_ else None,
+    )  # fmt: skip
     met = [
         row.id for row in changes.rows() if row.state != "eager_refuses" and not (row.failure and row.failure.absent)
     ]
+    scripts: dict[int, str] = {}
+
+    def told() -> None:
+        if json_:
+            rows = changes.rows()
+            dump({"exit_code": code, "captured": [row.to_json() | {"script": scripts.get(row.id)} for row in rows]})
+
     if not met:
+        told()
         sys.exit(code)
-    minify_with_progress(db, met, MinifyOptions(budget=budget), quiet=quiet, verbose=verbose, summary=False)
+    minify_with_progress(db, met, MinifyOptions(budget=budget), quiet=quiet or json_, verbose=verbose, summary=False)
     with Index.open(db, readonly=True) as index:
         captures = index.captures.find(met)
     verified = [capture for capture in captures if capture.state == "verified"]
@@ -89,7 +103,8 @@ def catch(
         except (OSError, Problem) as error:
             click.echo(f"minify: {error}", err=True)
             continue
-        if len(verified) == 1:
+        scripts[capture.id] = str(path)
+        if len(verified) == 1 and not json_:
             parts.code(made.text)
         for line in warnings({str(path): made.text.encode()}):
             click.echo(f"minify: {line}", err=True)
@@ -97,6 +112,7 @@ def catch(
     if missing := [capture for capture in captures if capture not in verified]:
         click.echo(f"minify: {count(len(missing), 'failure')} without a verified script:", err=True)
         listings.table([groups.alone(capture) for capture in missing], db, console=Console(stderr=True))
+    told()
     sys.exit(1)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .verbs import as_json, ask, database_option, dump
+from .verbs import STANDARD_ERROR, as_json, ask, database_option, dump
 
 
 @click.command("import", short_help="Capture the failure of a repro file of PyTorch.")
@@ -42,7 +42,9 @@ def import_(files: tuple[Path, ...], db: str, trust: bool, json_: bool, **option
 
     Index.check(db)
     confirm = (lambda _: True) if trust else ask
-    rows, complete = foreign_script.take(db, files, confirm=confirm, **options)
+    rows, complete = foreign_script.take(
+        db, files, confirm=confirm, stdout=STANDARD_ERROR if json_ else None, **options
+    )
     if json_:
         dump([row.to_json() for row in rows])
     if not complete:

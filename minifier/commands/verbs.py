@@ -12,7 +12,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,39 @@ class Verbs(click.Group):
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in names])
 
+    def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
+        """Run a verb. With ``--json`` an error is JSON on standard output, with the same exit code."""
+        typed = list(sys.argv[1:] if args is None else args)
+        if not self._asks_for_json(typed):
+            return super().main(args, *more, **options)
+        try:
+            sys.exit(super().main(args, *more, **{**options, "standalone_mode": False}) or 0)
+        except click.ClickException as error:
+            message, code = error.format_message(), error.exit_code
+        except Exception as error:  # noqa: BLE001  a defect: the traceback is for people, the JSON for the caller
+            traceback.print_exc()
+            message, code = f"{type(error).__name__}: {error}; this is a defect of fxminify: `minify doctor`", 2
+        self.print_error(message, typed)
+        sys.exit(code)
+
+    def print_error(self, message: str, typed: Sequence[str]) -> None:
+        """Print an error as JSON: see `fxminify.minifier.next_step`."""
+        from .. import next_step
+        from ..printable import shown_json
+        from ..printable import typed as known
+
+        with known([*typed, database()]):
+            click.echo(json.dumps(shown_json(next_step.document(message, typed, self.commands))))
+
+    def _asks_for_json(self, typed: Sequence[str]) -> bool:
+        """Whether ``--json`` is an option of the verb, and no word of a program that it runs."""
+        verb = next((word for word in typed if not word.startswith("-")), "")
+        command = self.commands.get(verb)
+        words = list(typed[: typed.index("--")] if "--" in typed else typed)
+        if command is not None and not command.context_settings.get("allow_interspersed_args", True):
+            words = _before_program(command, words[words.index(verb) + 1 :])
+        return "--json" in words
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_TYPED] = list(args)
         return super().parse_args(ctx, args)
@@ -73,6 +107,8 @@ class Verbs(click.Group):
         except (KeyboardInterrupt, click.Abort) as interrupt:
             number = interrupt.number if isinstance(interrupt, _Ended) else signal.SIGINT
             click.echo("Interrupted.", err=True)
+            if self._asks_for_json(ctx.meta[_TYPED]):
+                self.print_error("interrupted; run the same command again, it goes on where it can", ctx.meta[_TYPED])
             raise click.exceptions.Exit(128 + number) from interrupt
         except (click.ClickException, click.exceptions.Exit):
             raise
@@ -82,6 +118,20 @@ class Verbs(click.Group):
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Problem(_full(error)) from error
             raise
+
+
+def _before_program(command: click.Command, words: Sequence[str]) -> list[str]:
+    """Return the words that are options of a verb which runs a program: those before the program."""
+    valued = {o for p in command.params if isinstance(p, click.Option) and not p.is_flag for o in p.opts}
+    skip = False
+    for place, word in enumerate(words):
+        if skip:
+            skip = False
+        elif not word.startswith("-"):
+            return list(words[:place])
+        else:
+            skip = word in valued - {"--check"}
+    return list(words)
 
 
 def _full(error: OSError) -> str:
@@ -205,6 +255,10 @@ def database_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
     """The ``--json`` flag of every verb that prints."""
     return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+#: The file descriptor of the output of a program that a verb runs: with ``--json`` that of errors.
+STANDARD_ERROR = 2
 
 
 def sandboxed(command: Callable[..., Any]) -> Callable[..., Any]:

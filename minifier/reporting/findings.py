@@ -7,6 +7,7 @@ minified again. So each of them is compared with the case of the script, or with
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ...repro_templates.comment import Findings
@@ -29,33 +30,29 @@ def measured(index: Index, capture: CaptureInfo, header: Header) -> Findings:
     around: tuple[str, ...] = ()
     if where is not None:
         elsewhere = "" if where.torch == torch else f" with torch {where.torch}"
-        fails_in = f"{found}{elsewhere}" if (found := where.fails_in()) else ""
+        fails_in = f"{part}{elsewhere}" if (part := where.fails_in()) else ""
         around = tuple(f"{'; '.join(way.lines)}{elsewhere}" for way in where.helping)
-    last, ablation = index.reductions.last(capture.id), stored_ablation(index, capture.id)
-    if (
-        ablation is not None
-        and last is not None
-        and ablation.reduction == last.id
-        and index.reductions.best(last.id) == case
-    ):
-        fails_in = "; ".join(filter(None, (fails_in, _layer(ablation, torch))))
+    last = index.reductions.last(capture.id)
+    found = Findings()
+    if last is not None and index.reductions.best(last.id) == case:
+        found, ablation = _properties(index, capture), stored_ablation(index, capture.id)
+        if ablation is not None and ablation.reduction == last.id:
+            fails_in = "; ".join(filter(None, (fails_in, _layer(ablation, torch))))
     retests = [row for row in index.retests.find([capture.id]) if row.at >= script.created]
     rows = by_version(_verified(capture, header), [row for row in retests if row.backend == capture.backend])
-    properties = _properties(index, capture)
-    return Findings(**properties, fails_in=fails_in, works_around=around, first_bad=first_bad(rows), now=newest(rows))
+    found = replace(found, fails_in=fails_in, works_around=around)
+    return replace(found, first_bad=first_bad(rows), now=newest(rows)) if script.verified else found
 
 
-def _properties(index: Index, capture: CaptureInfo) -> dict[str, tuple[str, ...]]:
+def _properties(index: Index, capture: CaptureInfo) -> Findings:
     explained = explanation.stored(index, capture.id)
     if explained is None:
-        return {}
+        return Findings()
     words, needs = explained.wording, tuple(explained.wording.needs())
     passes = tuple(words.passes())
     if not needs and not passes and (variant := explained.passes_with()):
         passes = (variant,)
-    return {
-        "necessary": needs, "passes_with": passes, "free": tuple(words.free()), "also_fails": tuple(words.fails()),
-    }  # fmt: skip
+    return Findings(needs, passes, tuple(words.free()), tuple(words.fails()))
 
 
 def _layer(ablation: Ablation, torch: str) -> str:

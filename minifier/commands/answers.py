@@ -1,0 +1,107 @@
+"""The exit codes and the JSON of every verb, as a table: docs/json.md is written from it, and tests compare it with
+what the verbs print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+#: Exit codes of all verbs.
+DONE, ERROR = 0, 2
+COMMON: Mapping[int, str] = MappingProxyType({
+    DONE: "done",
+    ERROR: "an error; with `--json` an object with `error`, `hint` and `command`",
+    129: "ended by SIGHUP",
+    130: "interrupted by Ctrl-C",
+    143: "ended by SIGTERM",
+})  # fmt: skip
+#: The fields of an error in JSON.
+ERROR_FIELDS: Mapping[str, str] = MappingProxyType({
+    "error": "what happened, one sentence",
+    "hint": "what to do about it",
+    "command": "the next command: the one that the hint names, the same one with a flag, or the help of the verb",
+})  # fmt: skip
+_CAPTURE = (
+    "id", "bug", "parent", "state", "kind", "phase", "backend", "signature", "occurrences", "nodes_before",
+    "nodes_after", "inputs_before", "inputs_after", "operators", "comes_from", "queries", "verified", "runs",
+    "headline", "reason", "created", "last_seen", "failure", "provenance", "graph_text", "problem",
+)  # fmt: skip
+
+
+class Form(StrEnum):
+    """The form of the JSON of a verb."""
+
+    OBJECT = "an object"
+    LIST = "a list of objects"
+    LINES = "an object in each line, as it happens"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The JSON of a verb, whose objects have these ``fields``.
+
+    ``sometimes`` are fields that only some answers have, ``codes`` the exit codes besides `COMMON`; -1 is any code.
+    """
+
+    form: Form
+    fields: tuple[str, ...]
+    sometimes: tuple[str, ...] = ()
+    codes: Mapping[int, str] = field(default_factory=dict)
+
+
+_NO_SCRIPT = {1: "a failure has no verified script"}
+_PROGRAM = ("exit_code", "captured")
+#: One row for each verb, in the order of ``minify --help``.
+ANSWERS: Mapping[str, Answer] = MappingProxyType({
+    "catch": Answer(Form.OBJECT, _PROGRAM, codes={1: "a backend failed; otherwise the exit code of the program"}),
+    "capture": Answer(Form.OBJECT, _PROGRAM, codes={-1: "the exit code of the program; 128 + N if signal N ended it"}),
+    "import": Answer(Form.LIST, _CAPTURE, ("standing",), {1: "a file shows no failure, or it could not be stored"}),
+    "run": Answer(Form.LIST, _CAPTURE, ("standing",), _NO_SCRIPT),
+    "list": Answer(Form.LIST, _CAPTURE, ("standing",)),
+    "show": Answer(Form.OBJECT, _CAPTURE, (
+        "shown", "failed_passes", "explanation", "ablation", "cause", "problems", "retested", "first_node", "rest",
+        "backend_spec", "context", "graph", "scripts",
+    )),
+    "history": Answer(Form.OBJECT, ("reduction", "config", "start_nodes", "steps", "passes", "unconfirmed")),
+    "repro": Answer(Form.OBJECT, ("id", "format", "verified", "runs", "signature", "tentative", "text")),
+    "report": Answer(Form.OBJECT, (), (
+        "output", "bytes", "failures", "bugs", "in_full", "bundle", "fxminify", "capture", "files", "left_out",
+        "what_is_inside",
+    )),
+    "export": Answer(Form.OBJECT, (
+        "output", "captures", "rows", "bytes", "found", "unreadable", "left_out", "looked_for",
+    )),
+    "verify": Answer(Form.LIST, ("shown", "runs", "signature", "mismatch", "cannot_run"), ("id", "file"), {
+        1: "a script does not show its failure", 3: "a script cannot run here",
+    }),
+    "retest": Answer(Form.LIST, ("id", "signature", "kind", "backend", "result", "as_expected", "message"), (
+        "shown", "runs", "seconds", "versions", "at", "other_signature", "since", "changed", "standing", "first_seen",
+    ), {1: "a result is not as expected", 3: "a script cannot run here, or nothing was run"}),
+    "ablate": Answer(Form.OBJECT, ("rows", "enters", "torch", "reduction")),
+    "explain": Answer(Form.OBJECT, ("key", "rows", "applications", "ways", "queries", "stopped")),
+    "work": Answer(Form.LINES, ("at", "event", "text"), ("task", "bug", "capture")),
+    "tasks": Answer(Form.LIST, (
+        "id", "bug", "capture", "kind", "config", "budget", "priority", "state", "attempts", "needs", "worker", "why",
+        "fence", "until", "created", "started", "finished",
+    )),
+    "serve": Answer(Form.NONE, ()),
+    "tokens": Answer(Form.LIST, ("id", "name", "scopes", "created", "revoked", "proved", "problem"), ("token",)),
+    "notify": Answer(Form.LIST, (
+        "id", "target", "what", "bug", "text", "state", "attempts", "message", "answer", "created",
+    )),
+    "send": Answer(Form.LIST, ("server", "sent", "counted", "left", "refused", "why", "unwanted"), codes={
+        1: "a capture still waits, or the server refused it",
+    }),
+    "gc": Answer(Form.OBJECT, ("captures", "bugs", "storages"), ("values", "bytes")),
+    "copy": Answer(Form.OBJECT, ("rows",)),
+    "upgrade": Answer(Form.OBJECT, ("backup",)),
+    "doctor": Answer(Form.LIST, ("check", "found", "ok"), ("advice",), {1: "a check failed"}),
+    "backends": Answer(Form.LIST, (
+        "name", "adapter", "distribution", "needs", "origin", "problem", "recreatable", "tags",
+    ), ("test",)),
+    "passes": Answer(Form.LIST, ("pass", "stage", "what", "from")),
+    "formats": Answer(Form.OBJECT, ("formats", "broken")),
+})  # fmt: skip
