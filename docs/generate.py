@@ -58,8 +58,8 @@ def command_line() -> str:
     out = [
         "# The command line\n",
         "Written from the help of the verbs by `make docs`. `minify VERB --help` prints the same.\n"
-        "[answers.md](answers.md) has the exit codes and the JSON, [reference.md](reference.md) environment variables and "
-        "settings.\n",
+        "[answers.md](answers.md) has the exit codes and the JSON, [reference.md](reference.md) environment "
+        "variables and settings.\n",
         "DB is a file or the URL of a database. Without it a verb reads what `FXMINIFY_DB` names, or `repro.db`.\n",
     ]
     for heading, verbs in GROUPS.items():
@@ -93,7 +93,7 @@ def answers() -> str:
         "# Exit codes and JSON\n",
         "Written from `minifier/commands/answers.py` by `make docs`; a test compares it with what the verbs print.\n\n"
         "With `--json` a verb prints one JSON document on standard output: its answer or an error. Progress, "
-        "questions, warnings\nand the output of a program that it runs go to standard error. New fields may be added.\n",
+        "questions, warnings\nand the output of a program that it runs go to standard error. Fields may be added.\n",
         "## Errors\n",
         "An error has exit code 2, or the code of a signal, and is an object in one line:\n",
         "| field | meaning |\n|---|---|\n" + "\n".join(f"| `{n}` | {t} |" for n, t in ERROR_FIELDS.items()) + "\n",

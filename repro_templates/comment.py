@@ -22,7 +22,7 @@ _LONGEST = 700
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was measured on the case of a script, in phrases. A finding that was not measured is empty.
+    """Measurements on the case of a script, in phrases. A finding that was not measured is empty.
 
     * ``necessary``: properties that the failure needs. ``passes_with``: changes with which the case passes.
     * ``free``: properties that do not matter as far as they were varied. ``also_fails``: other values that fail.

@@ -34,7 +34,7 @@ def main(argument: str) -> NoReturn:
         for module in asked["modules"]:
             importlib.import_module(module)
         _replace_runners(file, asked["backend"], environment)
-        _run(file, asked["digest"])
+        run_file(file, asked["digest"])
     except ModuleNotFoundError as exc:
         _refuse(f"{file.name} needs the module {exc.name!r}, which is not here; put its directory on PYTHONPATH")
     except Exception as exc:  # noqa: BLE001  the script is any program
@@ -43,7 +43,7 @@ def main(argument: str) -> NoReturn:
     _refuse(f"{file.name} ended without a call of run_repro")
 
 
-def _run(file: Path, agreed: str) -> None:
+def run_file(file: Path, agreed: str) -> None:
     """Execute the script as ``python FILE`` does, if its bytes are those that a person agreed to."""
     source = file.read_bytes()
     if digest(source) != agreed:

@@ -40,7 +40,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class VerbAnswer:
     """The JSON of a verb, whose objects have these ``fields``.
 
     ``sometimes`` are fields that only some answers have, ``codes`` the exit codes besides `COMMON`; -1 is any code.
@@ -55,53 +55,57 @@ class Answer:
 _NO_SCRIPT = {1: "a failure has no verified script"}
 _PROGRAM = ("exit_code", "captured")
 #: One row for each verb, in the order of ``minify --help``.
-ANSWERS: Mapping[str, Answer] = MappingProxyType({
-    "catch": Answer(Form.OBJECT, _PROGRAM, codes={1: "a backend failed; otherwise the exit code of the program"}),
-    "capture": Answer(Form.OBJECT, _PROGRAM, codes={-1: "the exit code of the program; 128 + N if signal N ended it"}),
-    "import": Answer(Form.LIST, _CAPTURE, ("standing",), {1: "a file shows no failure, or it could not be stored"}),
-    "run": Answer(Form.LIST, _CAPTURE, ("standing",), _NO_SCRIPT),
-    "list": Answer(Form.LIST, _CAPTURE, ("standing",)),
-    "show": Answer(Form.OBJECT, _CAPTURE, (
+ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
+    "catch": VerbAnswer(Form.OBJECT, _PROGRAM, codes={1: "a backend failed; otherwise the exit code of the program"}),
+    "capture": VerbAnswer(Form.OBJECT, _PROGRAM, codes={
+        -1: "the exit code of the program; 128 + N if signal N ended it",
+    }),
+    "import": VerbAnswer(
+        Form.OBJECT, ("captured", "tried"), (), {1: "a file shows no failure, or it could not be stored"}
+    ),
+    "run": VerbAnswer(Form.LIST, _CAPTURE, ("standing",), _NO_SCRIPT),
+    "list": VerbAnswer(Form.LIST, _CAPTURE, ("standing",)),
+    "show": VerbAnswer(Form.OBJECT, _CAPTURE, (
         "shown", "failed_passes", "explanation", "ablation", "cause", "problems", "retested", "first_node", "rest",
         "backend_spec", "context", "graph", "scripts",
     )),
-    "history": Answer(Form.OBJECT, ("reduction", "config", "start_nodes", "steps", "passes", "unconfirmed")),
-    "repro": Answer(Form.OBJECT, ("id", "format", "verified", "runs", "signature", "tentative", "text")),
-    "report": Answer(Form.OBJECT, (), (
+    "history": VerbAnswer(Form.OBJECT, ("reduction", "config", "start_nodes", "steps", "passes", "unconfirmed")),
+    "repro": VerbAnswer(Form.OBJECT, ("id", "format", "verified", "runs", "signature", "tentative", "text")),
+    "report": VerbAnswer(Form.OBJECT, (), (
         "output", "bytes", "failures", "bugs", "in_full", "bundle", "fxminify", "capture", "files", "left_out",
         "what_is_inside",
     )),
-    "export": Answer(Form.OBJECT, (
+    "export": VerbAnswer(Form.OBJECT, (
         "output", "captures", "rows", "bytes", "found", "unreadable", "left_out", "looked_for",
     )),
-    "verify": Answer(Form.LIST, ("shown", "runs", "signature", "mismatch", "cannot_run"), ("id", "file"), {
+    "verify": VerbAnswer(Form.LIST, ("shown", "runs", "signature", "mismatch", "cannot_run"), ("id", "file"), {
         1: "a script does not show its failure", 3: "a script cannot run here",
     }),
-    "retest": Answer(Form.LIST, ("id", "signature", "kind", "backend", "result", "as_expected", "message"), (
+    "retest": VerbAnswer(Form.LIST, ("id", "signature", "kind", "backend", "result", "as_expected", "message"), (
         "shown", "runs", "seconds", "versions", "at", "other_signature", "since", "changed", "standing", "first_seen",
     ), {1: "a result is not as expected", 3: "a script cannot run here, or nothing was run"}),
-    "ablate": Answer(Form.OBJECT, ("rows", "enters", "torch", "reduction")),
-    "explain": Answer(Form.OBJECT, ("key", "rows", "applications", "ways", "queries", "stopped")),
-    "work": Answer(Form.LINES, ("at", "event", "text"), ("task", "bug", "capture")),
-    "tasks": Answer(Form.LIST, (
+    "ablate": VerbAnswer(Form.OBJECT, ("rows", "enters", "torch", "reduction")),
+    "explain": VerbAnswer(Form.OBJECT, ("key", "rows", "applications", "ways", "queries", "stopped")),
+    "work": VerbAnswer(Form.LINES, ("at", "event", "text"), ("task", "bug", "capture")),
+    "tasks": VerbAnswer(Form.LIST, (
         "id", "bug", "capture", "kind", "config", "budget", "priority", "state", "attempts", "needs", "worker", "why",
         "fence", "until", "created", "started", "finished",
     )),
-    "serve": Answer(Form.NONE, ()),
-    "tokens": Answer(Form.LIST, ("id", "name", "scopes", "created", "revoked", "proved", "problem"), ("token",)),
-    "notify": Answer(Form.LIST, (
+    "serve": VerbAnswer(Form.NONE, ()),
+    "tokens": VerbAnswer(Form.LIST, ("id", "name", "scopes", "created", "revoked", "proved", "problem"), ("token",)),
+    "notify": VerbAnswer(Form.LIST, (
         "id", "target", "what", "bug", "text", "state", "attempts", "message", "answer", "created",
     )),
-    "send": Answer(Form.LIST, ("server", "sent", "counted", "left", "refused", "why", "unwanted"), codes={
+    "send": VerbAnswer(Form.LIST, ("server", "sent", "counted", "left", "refused", "why", "unwanted"), codes={
         1: "a capture still waits, or the server refused it",
     }),
-    "gc": Answer(Form.OBJECT, ("captures", "bugs", "storages"), ("values", "bytes")),
-    "copy": Answer(Form.OBJECT, ("rows",)),
-    "upgrade": Answer(Form.OBJECT, ("backup",)),
-    "doctor": Answer(Form.LIST, ("check", "found", "ok"), ("advice",), {1: "a check failed"}),
-    "backends": Answer(Form.LIST, (
+    "gc": VerbAnswer(Form.OBJECT, ("captures", "bugs", "storages"), ("values", "bytes")),
+    "copy": VerbAnswer(Form.OBJECT, ("rows",)),
+    "upgrade": VerbAnswer(Form.OBJECT, ("backup",)),
+    "doctor": VerbAnswer(Form.LIST, ("check", "found", "ok"), ("advice",), {1: "a check failed"}),
+    "backends": VerbAnswer(Form.LIST, (
         "name", "adapter", "distribution", "needs", "origin", "problem", "recreatable", "tags",
     ), ("test",)),
-    "passes": Answer(Form.LIST, ("pass", "stage", "what", "from")),
-    "formats": Answer(Form.OBJECT, ("formats", "broken")),
+    "passes": VerbAnswer(Form.LIST, ("pass", "stage", "what", "from")),
+    "formats": VerbAnswer(Form.OBJECT, ("formats", "broken")),
 })  # fmt: skip

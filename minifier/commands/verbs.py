@@ -257,7 +257,7 @@ def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "json_", is_flag=True, help="Print JSON instead of a table.")(command)
 
 
-#: The file descriptor of the output of a program that a verb runs: with ``--json`` that of errors.
+#: With ``--json`` the output of a program goes to this file descriptor.
 STANDARD_ERROR = 2
 
 

@@ -46,7 +46,7 @@ def test_without_its_data_the_values_are_said_to_be_random(dynamo: Desk) -> None
     (dynamo.path / "alone.py").write_bytes((dynamo.path / "refused" / "refused.py").read_bytes())
     (dynamo.path / "refused" / "checkpoints").rename(dynamo.path / "away")
     try:
-        (row,) = dynamo.json("import", "alone.py", "--trust", "--import", "foreign", "--db", "alone.db")
+        (row,) = dynamo.json("import", "alone.py", "--trust", "--import", "foreign", "--db", "alone.db")["captured"]
     finally:
         (dynamo.path / "away").rename(dynamo.path / "refused" / "checkpoints")
     assert row["provenance"]["values"] == "random for 3 of 3 storages, which the script did not bring with it"
@@ -134,7 +134,7 @@ def test_files_of_inductor_and_of_accuracy_failures(make_desk: MakeDesk) -> None
     desk = make_desk()
     desk.run([*desk.command()[:1], "foreign.py", "wrong", "aot", "runnable", "healthy"])
     files = ("repro.py", "fx_graph_runnable.py", "wrong/wrong.py")
-    rows = desk.json("import", *files, "--trust", "--import", "foreign")
+    rows = desk.json("import", *files, "--trust", "--import", "foreign")["captured"]
     found = {(r["kind"], r["backend"], r["occurrences"]) for r in rows}
     assert found == {("compile_error", "inductor", 2), ("divergence", "sin_is_cos", 1)}
     assert desk.minify("run", "--no-explain", "--runs", "1", "--replays", "1").returncode == 0
@@ -154,3 +154,56 @@ def test_a_crash_of_the_backend_is_captured(dynamo: Desk) -> None:
     options = ("--import", "aborting", "--backend", "aborts", "--db", "crash.db")
     (row,) = dynamo.json("import", "refused/refused.py", "--trust", *options)
     assert (row["kind"], row["phase"]) == ("crash", "compile")
+
+
+ISSUE = """\
+My model is refused. The model:
+
+```python
+import torch, planted
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.sin(torch.relu(x))
+```
+
+I call it like this:
+
+```python
+torch.compile(Net(), backend="BACKEND")(torch.ones(4))
+```
+
+```
+Traceback (most recent call last): ...
+```
+"""
+
+
+@pytest.mark.slow
+def test_the_blocks_of_an_issue_are_tried_until_one_fails(dynamo: Desk) -> None:
+    (dynamo.path / "issue.md").write_text(ISSUE.replace(", planted", ", foreign").replace("BACKEND", "refuses_sin"))
+    done = dynamo.json("import", "issue.md", "--trust", "--db", "issue.db")
+    assert [(t["block"], t["line"], t["failed"]) for t in done["tried"]] == [
+        (3, 17, False), (1, 3, False), (2, 13, False), (0, 3, True),
+    ]  # fmt: skip
+    assert [t["result"] for t in done["tried"][1:3]] == [
+        "runs, and compiles nothing", "raises outside a backend: NameError: name 'torch' is not defined",
+    ]  # fmt: skip
+    (row,) = done["captured"]
+    assert (row["backend"], row["kind"], row["provenance"]["imported"]) == (
+        "refuses_sin", "compile_error", "block all of an issue",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_an_issue_that_does_not_fail_here_says_so(dynamo: Desk) -> None:
+    """``--backend`` replaces the backend of the report."""
+    text = ISSUE.replace(", planted", ", foreign").replace("BACKEND", "refuses_sin")
+    done = dynamo.run([*dynamo.command("import", "-", "--trust", "--backend", "eager", "--db", "healthy.db")])
+    assert (done.returncode, "standard input has no code block of Python" in done.stderr) == (2, True)
+    (dynamo.path / "healthy.md").write_text(text)
+    done = dynamo.minify("import", "healthy.md", "--trust", "--backend", "eager", "--db", "healthy.db")
+    assert done.returncode == 1
+    assert "healthy.md: all blocks together: runs, and no backend fails\n" in done.stderr
+    assert "no block of healthy.md fails under a backend here; nothing was captured" in done.stderr
+    assert not (dynamo.path / "healthy.db").exists()
