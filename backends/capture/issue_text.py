@@ -73,7 +73,7 @@ def blocks(text: str) -> list[CodeBlock]:
 
     if len(text) > LONGEST:
         raise NoBlocks(f"the text has {len(text):,} characters, at most {LONGEST:,} are read: cut it to the report")
-    found = []
+    found: list[CodeBlock] = []
     for token in MarkdownIt().parse(text):
         if token.type in ("fence", "code_block"):
             line = (token.map or [0])[0] + 1
@@ -97,7 +97,7 @@ def _refused(source: str, language: str) -> str:
         tree = parse(source, "block")
     except (SyntaxError, ValueError, RecursionError) as error:
         place = f" in line {error.lineno} of it" if isinstance(error, SyntaxError) and error.lineno else ""
-        return f"is not Python{place}: {printable(getattr(error, 'msg', error))}"
+        return f"is not Python{place}: {printable(str(getattr(error, 'msg', error)))}"
     if not any(not isinstance(node, ast.Expr) or isinstance(node.value, ast.Call) for node in tree.body):
         return "has no statement to run"
     return ""

@@ -21,6 +21,7 @@ from . import (
     hunt,
     import_,
     list,
+    mcp,
     notify,
     passes,
     report,
@@ -44,7 +45,7 @@ GROUPS = {
     ),
     "Report": (repro.repro, report.report, export.export),
     "Retest": (verify.verify, retest.retest, ablate.ablate, explain.explain),
-    "Service": (work.work, tasks.tasks, serve.serve, tokens.tokens, notify.notify, send.send),
+    "Service": (work.work, tasks.tasks, serve.serve, tokens.tokens, notify.notify, send.send, mcp.mcp),
     "Upkeep": (
         gc.gc, copy.copy, upgrade.upgrade, doctor.doctor, backends.backends, passes.passes, formats.formats,
     ),

@@ -70,7 +70,7 @@ ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
         "backend_spec", "context", "graph", "scripts",
     )),
     "history": VerbAnswer(Form.OBJECT, ("reduction", "config", "start_nodes", "steps", "passes", "unconfirmed")),
-    "repro": VerbAnswer(Form.OBJECT, ("id", "format", "verified", "runs", "signature", "tentative", "text")),
+    "repro": VerbAnswer(Form.OBJECT, ("id", "format", "verified", "runs", "signature", "tentative", "text", "files")),
     "report": VerbAnswer(Form.OBJECT, (), (
         "output", "bytes", "failures", "bugs", "in_full", "bundle", "fxminify", "capture", "files", "left_out",
         "what_is_inside",
@@ -99,6 +99,7 @@ ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
     "send": VerbAnswer(Form.LIST, ("server", "sent", "counted", "left", "refused", "why", "unwanted"), codes={
         1: "a capture still waits, or the server refused it",
     }),
+    "mcp": VerbAnswer(Form.NONE, ()),
     "gc": VerbAnswer(Form.OBJECT, ("captures", "bugs", "storages"), ("values", "bytes")),
     "copy": VerbAnswer(Form.OBJECT, ("rows",)),
     "upgrade": VerbAnswer(Form.OBJECT, ("backup",)),

@@ -95,9 +95,19 @@ def repro(
     elif files and not json_:
         raise Problem(f"this script needs {', '.join(files)} beside it; write both with -o FILE.")
     if json_:
-        dump({**shown_json({**info, "tentative": made.tentative}), "text": text}, exact=True)
+        beside = {name: _text(data) for name, data in files.items()}
+        about = shown_json({**info, "tentative": made.tentative})
+        dump({**about, "text": text, "files": beside}, exact=True)
     elif output is None:
         parts.code(text, "text" if template else find(format_).language)
+
+
+def _text(data: bytes) -> str | None:
+    """Return the text of a file beside a script, None for one with values."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def run_command(script: Path, search_path: Sequence[str]) -> str:

@@ -78,7 +78,9 @@ def run(db: str, ids: tuple[int, ...], json_: bool, quiet: bool, verbose: bool, 
     from ..session.options import MinifyOptions
 
     asked = MinifyOptions(**{**options, "jobs": options["jobs"] or 0})
-    results = minify_with_progress(db, ids, asked, quiet=quiet or json_, verbose=verbose, summary=not json_)
+    results = minify_with_progress(
+        db, ids, asked, quiet=quiet or (json_ and not verbose), verbose=verbose, summary=not json_
+    )
     if json_:
         dump([result.capture.to_json() for result in results])
     if not all(result.verified for result in results):

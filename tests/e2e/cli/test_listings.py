@@ -12,7 +12,7 @@ VERBS = [
     *("catch", "capture", "import", "run", "list", "show", "history"),
     *("repro", "report", "export"),
     *("verify", "retest", "ablate", "explain"),
-    *("work", "tasks", "serve", "tokens", "notify", "send"),
+    *("work", "tasks", "serve", "tokens", "notify", "send", "mcp"),
     *("gc", "copy", "upgrade", "doctor", "backends", "passes", "formats"),
 ]
 

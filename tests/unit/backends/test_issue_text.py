@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.backends.capture import issue_text
 from fxminify.backends.capture.issue_text import LONGEST, MOST, NoBlocks, blocks, take
 
 REPORT = """\
@@ -83,6 +82,6 @@ def test_a_person_sees_all_that_would_run(tmp_path: Path) -> None:
     ],
 )
 def test_a_text_without_a_program_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issue_text.supervise, "run", None)
+    monkeypatch.setattr("fxminify.backends.capture.supervise.run", None)
     with pytest.raises(NoBlocks, match=said):
         take("x.db", text, "issue.md", confirm=lambda _: True)

@@ -1,0 +1,51 @@
+"""An agent: the client of the SDK, connected to `minify mcp` by a pipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+from desks import Desk
+from mcp import Client, StdioServerParameters, stdio_client
+
+
+class AgentClient:
+    """Calls of tools, and the progress that was reported meanwhile."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.progress: list[str] = []
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        """Return the answer of a tool that has one."""
+        failed, answer = await self.ask(tool, **arguments)
+        assert not failed, answer
+        return answer
+
+    async def refused(self, tool: str, **arguments: Any) -> dict[str, str]:
+        """Return the error of a tool."""
+        failed, answer = await self.ask(tool, **arguments)
+        assert failed, answer
+        return dict(answer)
+
+    async def ask(self, tool: str, **arguments: Any) -> tuple[bool, Any]:
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            self.progress.append(message or "")
+
+        done = await self.client.call_tool(tool, arguments, progress_callback=heard)
+        text = getattr(done.content[0], "text", "")
+        return bool(done.is_error), json.loads(text)
+
+
+def talk(desk: Desk, conversation: Callable[[AgentClient], Awaitable[None]]) -> None:
+    """Start `minify mcp` in the folder of ``desk`` and hold a conversation with it."""
+
+    async def main() -> None:
+        command, *args = desk.command("mcp")
+        server = StdioServerParameters(command=command, args=args, env=desk.environment(), cwd=desk.path)
+        async with Client(stdio_client(server)) as client:
+            await conversation(AgentClient(client))
+
+    anyio.run(main)

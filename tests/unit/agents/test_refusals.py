@@ -1,0 +1,71 @@
+"""The tools of an agent refuse what leads outside the root or lacks consent. The client is in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from fxminify.minifier.agents import server as servers
+from fxminify.minifier.agents.excerpts import PAGE, page
+from fxminify.minifier.agents.places import OutsideRoot, inside
+
+
+def test_paths_below_the_root_are_absolute(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    assert inside(tmp_path, "repro.db") == str(tmp_path / "repro.db")
+    assert inside(tmp_path, "in/../x.py") == str(tmp_path / "x.py")
+    assert inside(tmp_path, str(tmp_path / "in" / "x.py")) == str(tmp_path / "in" / "x.py")
+
+
+@pytest.mark.parametrize(
+    "given", ["../x", "/etc/passwd", "", "out/x", "sqlite:///x.db", "in/../../x", "a\0b", "~/../.."]
+)
+def test_other_paths_are_refused(tmp_path: Path, given: str) -> None:
+    (tmp_path / "out").symlink_to(tmp_path.parent)
+    if given == "~/../..":
+        assert inside(tmp_path, "~/x") == str(tmp_path / "~" / "x")
+    with pytest.raises(OutsideRoot, match="name a (file there|path below it)"):
+        inside(tmp_path, f"{given}/x" if given.startswith("~") else given)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "error"),
+    [
+        ("capture_program", {"program": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
+        ("import_script", {"file": "x.md"}, "x.md was not run: this call executes it, and has no consent"),
+        ("verify_script", {"file": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
+        ("capture_program", {"program": "../x.py", "consent": True}, "../x.py is outside ROOT"),
+        ("minify", {"db": "/x.db"}, "/x.db is outside ROOT"),
+        ("retest", {"db": "http://host/"}, "'http://host/' is no path below ROOT"),
+    ],
+)
+def test_no_verb_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any], error: str
+) -> None:
+    monkeypatch.setattr(servers, "run", None)
+
+    async def main() -> Any:
+        async with Client(servers.make_server(tmp_path, "repro.db")) as client:
+            return await client.call_tool(tool, arguments)
+
+    done = anyio.run(main)
+    assert done.is_error
+    fields = json.loads(done.content[0].text)
+    assert [*fields] == ["error", "hint", "command"]
+    assert fields["error"] == error.replace("ROOT", str(tmp_path.resolve()))
+
+
+def test_pages_cover_a_text() -> None:
+    text = "".join(map(str, range(6000)))
+    parts, offset = [], 0
+    while offset is not None:
+        found = page(text, offset)
+        parts.append(found["text"])
+        offset = found["next_offset"]
+    assert "".join(parts) == text
+    assert [len(part) for part in parts[:-1]] == [PAGE] * (len(parts) - 1)
