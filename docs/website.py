@@ -35,6 +35,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "docs/signatures",
         "docs/templates",
         "docs/service",
+        "docs/agents",
+        "docs/skill/SKILL",
         "docs/ci",
         "docs/versions",
         "docs/security",

@@ -33,7 +33,7 @@ _PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)")
 
 
 class NoBlocks(StoreError):
-    """The text has no block that can be run, or nobody agreed to run one."""
+    """The text has no block that can be run, or running one was not agreed to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ RUN_BY = {
 #: The tests that compare what blocks show with what commands print or the code has, in the same way.
 COMPARED_BY = {
     ("README.md", "fxminify", "python"): "test_the_example_of_the_readme",
+    ("docs/agents.md", "The tools", "json"): "test_the_page_about_agents_has_the_tools_and_a_configuration",
     ("docs/api.md", "*", "{eval-rst}"): "test_every_public_name_is_in_the_reference",
     ("docs/architecture.md", "Architecture", "mermaid"): "test_generated_pages_are_those_of_the_code",
     ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
@@ -129,6 +130,7 @@ NOT_RUN = {
     "minify hunt my_backend --only '^linalg' --report hunt.html": HUNTS,
     "minify hunt my_backend --write-expect known.toml": HUNTS,
     "minify hunt my_backend --again --expect known.toml": HUNTS,
+    "minify import issue.md": "test_the_blocks_of_an_issue_are_tried_until_one_fails runs it",
     "make demo": "test_the_example_of_the_readme runs its commands",
     "make test": "it is these tests",
     "make test-slow": "it is these tests",

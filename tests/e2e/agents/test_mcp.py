@@ -95,7 +95,7 @@ def test_lists_and_texts_come_in_pages(desk: Desk) -> None:
 
 def test_an_agents_whole_way_from_a_failing_program_to_a_comment(desk: Desk) -> None:
     async def conversation(agent: AgentClient) -> None:
-        done = await agent.call("capture_program", program="program.py", args=["refuses"], consent=True)
+        done = await agent.call("capture_program", program="program.py", args=["raises"], consent=True)
         (captured,) = done["captured"]
         assert captured["state"] == "pending"
         minified = await agent.call("minify", ids=[captured["id"]])
@@ -121,7 +121,7 @@ def test_an_agents_whole_way_from_a_failing_program_to_a_comment(desk: Desk) -> 
 
 
 def test_a_call_that_is_cancelled_ends_and_goes_on_later(make_desk: MakeDesk) -> None:
-    desk = make_desk("refuses")
+    desk = make_desk("raises")
 
     async def conversation(agent: AgentClient) -> None:
         with anyio.CancelScope() as scope:
