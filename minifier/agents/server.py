@@ -154,7 +154,7 @@ class Agent:
     ) -> dict[str, Any]:
         """Return a minified failure as a script, comment (25 lines of Markdown), issue, pytest, notebook or bisect.
 
-        tentative says why a text is not certain, empty if it is. next_offset is None at the end of the text.
+        tentative says why a text is not certain, empty if it is. next_offset is null at the end of the text.
         """
         words = ["repro", "--json", "--format", format, *_asked(consent, sandbox), self.database(db), id]
         done = await self.verb(ctx, words)

@@ -54,7 +54,7 @@ def test_options_in_documents_exist(document: Path) -> None:
         for word in words:
             if verb in ("capture", "catch") and word.endswith(".py"):
                 break  # what follows is the program's own
-            if word.startswith("-") and word.partition("=")[0] not in options(verb):
+            if word != "-" and word.startswith("-") and word.partition("=")[0] not in options(verb):
                 unknown.append(f"minify {verb} {word}")
     assert unknown == []
 

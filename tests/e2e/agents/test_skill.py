@@ -24,7 +24,7 @@ def model(x):
 
 torch.compile(model, backend="raises")(torch.ones(4))
 """
-#: Commands that end with another code than 0: a backend failed; a planted backend has no switches; its layers are tried.
+#: Commands that end with another code than 0: a backend failed, or a planted backend has no switches.
 CODES = {"minify catch --json train.py": 1, "minify catch --json --check train.py": 1,
          "minify explain --json repro.db 1": 2}  # fmt: skip
 
