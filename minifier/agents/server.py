@@ -51,14 +51,17 @@ class Agent:
     def database(self, given: str) -> str:
         return self.place(given or self.db)
 
-    async def verb(self, ctx: Context, words: Sequence[object]) -> VerbResult:
-        """Run a verb and report its progress. Raises `ToolError` with the fields of its error."""
+    async def verb(self, ctx: Context, words: Sequence[object], modules: Path | None = None) -> VerbResult:
+        """Run a verb and report its progress. Raises `ToolError` with the fields of its error.
+
+        ``modules`` is a directory from which a script may import.
+        """
 
         async def progress(seconds: float, line: str) -> None:
             await ctx.report_progress(seconds, message=line[:300])
 
         try:
-            return await run(self.root, [str(word) for word in words], progress)
+            return await run(self.root, [str(word) for word in words], progress, modules=modules)
         except VerbFailed as error:
             raise ToolError(str(error)) from error
 
@@ -170,15 +173,19 @@ class Agent:
         sandbox: bool = False,
         db: str = "",
     ) -> dict[str, Any]:
-        """Run the stored scripts of these failures again, or the script in a file, which needs consent."""
+        """Run the stored scripts of these failures again, or the script in a file, which needs consent.
+
+        Such a script may import modules that lie beside it.
+        """
         if file:
             path = self.place(file)
             if not consent:
                 raise _refusal(f"{file} {_NO_CONSENT}")
-            words: list[object] = ["verify", "--json", *(["--sandbox"] if sandbox else []), path]
+            words = ["verify", "--json", *(["--sandbox"] if sandbox else []), path]
+            done = await self.verb(ctx, words, Path(path).parent)
         else:
-            words = ["verify", "--json", *_asked(consent, sandbox), self.database(db), *(ids or [])]
-        done = await self.verb(ctx, words)
+            stored = ["verify", "--json", *_asked(consent, sandbox), self.database(db), *map(str, ids or [])]
+            done = await self.verb(ctx, stored)
         return {"results": done.answer, "all_show_it": done.code == 0}
 
     async def retest(

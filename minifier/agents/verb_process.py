@@ -48,12 +48,18 @@ class VerbResult:
     printed: str
 
 
-async def run(root: Path, words: Sequence[str], progress: Progress) -> VerbResult:
-    """Run ``minify words`` in the directory ``root``. Raises `VerbFailed`."""
-    command = [sys.executable, "-m", "fxminify", *words]
+async def run(root: Path, words: Sequence[str], progress: Progress, *, modules: Path | None = None) -> VerbResult:
+    """Run ``minify words`` in the directory ``root``. Raises `VerbFailed`.
+
+    ``modules`` is a directory from which a script may import, as if it were on PYTHONPATH. Otherwise no module is
+    imported from ``root`` (``-P``), because an agent may not have read the files there.
+    """
+    command = [sys.executable, "-P", "-m", "fxminify", *words]
+    path = [*([] if modules is None else [str(modules)]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)} if path else None
     printed: list[str] = []
     output = bytearray()
-    process = await anyio.open_process(command, stdin=DEVNULL, cwd=root, start_new_session=True)
+    process = await anyio.open_process(command, stdin=DEVNULL, cwd=root, env=environment, start_new_session=True)
     try:
         assert process.stdout is not None
         assert process.stderr is not None

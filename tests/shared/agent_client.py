@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -43,8 +44,8 @@ def talk(desk: Desk, conversation: Callable[[AgentClient], Awaitable[None]]) -> 
     """Start `minify mcp` in the folder of ``desk`` and hold a conversation with it."""
 
     async def main() -> None:
-        command, *args = desk.command("mcp")
-        server = StdioServerParameters(command=command, args=args, env=desk.environment(), cwd=desk.path)
+        args = ["-P", "-m", "fxminify", "mcp"]  # imports nothing from the folder, as the installed command
+        server = StdioServerParameters(command=sys.executable, args=args, env=desk.environment(), cwd=desk.path)
         async with Client(stdio_client(server)) as client:
             await conversation(AgentClient(client))
 

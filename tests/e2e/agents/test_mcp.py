@@ -31,6 +31,8 @@ def test_what_is_refused_runs_nothing_and_says_what_to_do(desk: Desk, tmp_path_f
     (desk.path / "evil.py").write_text(evil)
     (desk.path / "evil.md").write_text(f"```python\n{evil}```\n")
     (elsewhere / "evil.py").write_text(evil)
+    for module in ("click.py", "sqlalchemy.py", "torch.py"):  # would be imported by `python -m` in this folder
+        (desk.path / module).write_text(evil)
 
     async def conversation(agent: AgentClient) -> None:
         tools = (await agent.client.list_tools()).tools
@@ -113,7 +115,7 @@ def test_an_agents_whole_way_from_a_failing_program_to_a_comment(desk: Desk) -> 
         verified = await agent.call("verify_script", file="repro.py", consent=True)
         assert verified["all_show_it"], verified
         (again,) = (await agent.call("retest", ids=[captured["id"]]))["results"]
-        assert again["result"] == "failing"
+        assert again["result"] == "still failing"
         report = await agent.client.read_resource(f"fxminify://reports/{captured['id']}")
         assert "### Describe the bug" in getattr(report.contents[0], "text", "")
 
