@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,8 @@ def commands() -> list[str]:
 
 def shell(desk: Desk, command: str) -> subprocess.CompletedProcess[str]:
     words = command.split()
-    return desk.run(desk.command(*words[1:]) if words[0] == "minify" else words)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # `python` has torch
+    return desk.run(desk.command(*words[1:]) if words[0] == "minify" else words, PATH=path)
 
 
 def repository(desk: Desk) -> None:
