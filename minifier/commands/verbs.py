@@ -58,13 +58,14 @@ class Verbs(click.Group):
                 formatter.write_dl([(name.ljust(width), self.commands[name].short_help or "") for name in names])
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
-        """Run a verb. With ``--json`` an error is JSON on standard output, with the same exit code."""
+        """Run a verb. With ``--json`` an error is JSON on standard output, too, with the same exit code."""
         typed = list(sys.argv[1:] if args is None else args)
         if not self._asks_for_json(typed):
             return super().main(args, *more, **options)
         try:
             sys.exit(super().main(args, *more, **{**options, "standalone_mode": False}) or 0)
         except click.ClickException as error:
+            error.show()  # for a person, on standard error
             message, code = error.format_message(), error.exit_code
         except Exception as error:  # noqa: BLE001  a defect: the traceback is for people, the JSON for the caller
             traceback.print_exc()

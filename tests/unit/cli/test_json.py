@@ -29,6 +29,7 @@ def test_an_error_of_every_verb_is_json(desk: Desk, verb: str) -> None:
     assert [*error] == [*ERROR_FIELDS]
     assert error["error"].startswith("No such option '--no-such-option'")
     assert error["command"] == f"minify {verb} --help"
+    assert "Error: No such option '--no-such-option'" in done.stderr
 
 
 @pytest.mark.parametrize(
