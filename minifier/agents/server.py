@@ -7,7 +7,7 @@ would execute a file and the call has no consent. Captures of this user run with
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -247,10 +247,15 @@ def make_server(root: Path, db: str) -> AgentServer:
     """Return a server for the files below ``root``, with failures in ``db`` unless a call names another index."""
     agent = Agent(root, db)
     server = AgentServer("fxminify", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    for name in ("list_bugs", "show_bug"):
-        server.tool(annotations=_READS)(getattr(agent, name))
-    for name in ("capture_program", "import_script", "minify", "explain", "get_script", "verify_script", "retest"):
-        server.tool()(getattr(agent, name))
+    reading: tuple[Callable[..., Any], ...] = (agent.list_bugs, agent.show_bug)
+    working: tuple[Callable[..., Any], ...] = (
+        agent.capture_program, agent.import_script, agent.minify, agent.explain, agent.get_script,
+        agent.verify_script, agent.retest,
+    )  # fmt: skip
+    for tool in reading:
+        server.tool(annotations=_READS)(tool)
+    for tool in working:
+        server.tool()(tool)
 
     @server.resource("fxminify://scripts/{id}", mime_type="text/x-python")
     async def script(id: int, ctx: Context) -> str:
