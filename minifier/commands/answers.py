@@ -60,6 +60,10 @@ ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
     "capture": VerbAnswer(Form.OBJECT, _PROGRAM, codes={
         -1: "the exit code of the program; 128 + N if signal N ended it",
     }),
+    "hunt": VerbAnswer(
+        Form.OBJECT, ("backend", "versions", "stopped", "totals", "new", "unseen", "bugs", "cells", "db", "log"), (),
+        {1: "a program fails that `--expect` does not list", 3: "no program could be judged"},
+    ),
     "import": VerbAnswer(
         Form.OBJECT, ("captured", "tried"), (), {1: "a file shows no failure, or it could not be stored"}
     ),
