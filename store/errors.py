@@ -35,7 +35,7 @@ class ForeignValue(Exception):
 def explained(exc: BaseException, name: str) -> StoreError:
     """Return the error to raise for ``exc``, which occurred in the index called ``name``."""
     inner = _inner(exc)
-    value = isinstance(inner, ForeignValue) or (
+    value = isinstance(inner, ForeignValue | OverflowError) or (
         isinstance(inner, sqlite3.Error)
         and (_NO_TEXT in str(inner) or getattr(inner, "sqlite_errorname", "") == "SQLITE_TOOBIG")
     )
@@ -66,6 +66,8 @@ def explain(exc: BaseException, name: str) -> str:
     inner = _inner(exc)
     if isinstance(inner, ForeignValue):
         return f"{name} holds what fxminify never wrote ({inner}): it is damaged or was tampered with, do not use it"
+    if isinstance(inner, OverflowError):  # a counter near the largest number that a database has
+        return too_large(name)
     if isinstance(inner, sqlite3.Error):
         return _explain_sqlite(inner, name)
     if isinstance(inner, OSError):
@@ -100,6 +102,10 @@ def damaged(name: str) -> str:
     return f"{name} is damaged or was cut short: copy it again from where it came from, or try `{rescue}`"
 
 
+def too_large(name: str) -> str:
+    return f"{name} holds a value larger than fxminify ever writes: it is damaged or was tampered with"
+
+
 def foreign(name: str) -> str:
     return f"{name} is not a file of fxminify and was left untouched: give the file that `minify capture --db` wrote"
 
@@ -131,7 +137,7 @@ def _explain_sqlite(exc: sqlite3.Error, name: str) -> str:
     if code.startswith("SQLITE_CORRUPT") or _NO_TEXT in text:
         return damaged(name)
     if code == "SQLITE_TOOBIG":
-        return f"{name} holds a value larger than fxminify ever writes: it is damaged or was tampered with"
+        return too_large(name)
     if code == "SQLITE_FULL":
         return full(name)
     if code.startswith("SQLITE_READONLY"):

@@ -44,6 +44,7 @@ def described(service: Service) -> FastAPI:
         api.include_router(each)
     api.add_exception_handler(Refused, _refused)
     api.add_exception_handler(StoreError, _store_error)
+    api.add_exception_handler(Exception, _unexpected)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _http)
     return api
@@ -73,6 +74,11 @@ def _store_error(request: Request, error: Exception) -> Response:
         return _answer(request, 404, sentence)
     sentence = str(error).replace(service.index.name, "the index")
     return _answer(request, 500 if isinstance(error, UnreadableRow) else 409, sentence)
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    """Answer a request that a defect ended. uvicorn writes the traceback to the log."""
+    return _answer(request, 500, "the server could not answer this: its log says why")
 
 
 def _invalid(request: Request, error: Exception) -> Response:

@@ -28,7 +28,7 @@ def curve(points: Sequence[tuple[float, int]], *, across: str, label: str) -> st
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(max(place / end, 0.0), 1.0)
 
     def y(nodes: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - math.log1p(nodes) / math.log1p(max(most, 1)))
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - math.log1p(max(nodes, 0)) / math.log1p(max(most, 1)))
 
     path = f"M{x(points[0][0]):.1f} {y(points[0][1]):.1f}"
     path += "".join(f"H{x(place):.1f}V{y(nodes):.1f}" for place, nodes in points[1:])

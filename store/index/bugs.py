@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -266,8 +267,10 @@ class Bugs:
         )
         with self._database.reading() as session:
             rows = session.execute(query).all()
-        counted = {status_of(status): bugs for status, bugs, _, _ in rows}
-        return Totals(counted, sum(int(row[2]) for row in rows), sum(int(row[3]) for row in rows))
+        counted: Counter[BugStatus] = Counter()
+        for status, bugs, _, _ in rows:
+            counted[_status_or_open(status)] += bugs
+        return Totals(dict(counted), sum(int(row[2]) for row in rows), sum(int(row[3]) for row in rows))
 
     def _alone(self, id: int) -> BugInfo:
         """Return a bug, or a row that explains why it cannot be read."""
@@ -293,7 +296,17 @@ class Bugs:
         )
         with self._database.reading() as session:
             self._database.need(session, BugRow, id)
-            return [Sighting(day, versions_of(versions), int(count)) for day, versions, count in session.execute(query)]
+            return [
+                Sighting(_day(day), versions_of(versions), count) for day, versions, count in session.execute(query)
+            ]
+
+
+def _day(text: str) -> str:
+    """A day as ``2026-11-26``. Raises `ForeignValue` for another text."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as exc:
+        raise ForeignValue(f"a day on which a bug was seen that cannot be read: {exc}") from exc
 
 
 def columns(capture: Mapping[str, Any], operators: str = "") -> dict[str, Any]:
@@ -714,6 +727,14 @@ def _state(name: str) -> State:
         return State(name)
     except ValueError as exc:
         raise ForeignValue(f"a state of a capture that cannot be read: {exc}") from exc
+
+
+def _status_or_open(name: str | None) -> BugStatus:
+    """The status of a bug as a row says it. One that cannot be read hides no other: it counts as open."""
+    try:
+        return status_of(name)
+    except ForeignValue:
+        return BugStatus.OPEN
 
 
 def status_of(name: str | None) -> BugStatus:

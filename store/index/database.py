@@ -410,5 +410,5 @@ def migrations(connection: Connection) -> Config:
 def _explained(name: str) -> Iterator[None]:
     try:
         yield
-    except (DBAPIError, sqlite3.Error, OSError, ForeignValue, UnicodeDecodeError) as exc:
+    except (DBAPIError, sqlite3.Error, OSError, ForeignValue, OverflowError, UnicodeDecodeError) as exc:
         raise explained(exc, name) from exc

@@ -131,7 +131,8 @@ def _captured(database: Database, cases: CaseStore, row: CaptureRow) -> StoredCa
         raise StoreError(f"capture {row.id} of {database.name} has no graph that can be run: {why}")
     case = cases.load(row.document, f"capture {row.id}")
     of_it = row.identity == identity_of(backend_of(case, {}), shape_of(case, "", ""), row.signature)
-    tag = loads(row.provenance).get("origin")
+    with database.explained():
+        tag = loads(row.provenance).get("origin")
     return StoredCase(case, of_it and trust.is_ours(row.document, row.identity, tag))
 
 
