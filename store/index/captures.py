@@ -461,8 +461,13 @@ def _info(row: CaptureRow, reduction: ReductionRow | None, script: ReproRow | No
     except ValueError as exc:
         raise ForeignValue(f"a state or a failure of capture {row.id} that cannot be read: {exc}") from exc
     info = row.to(
-        CaptureInfo, state=state, failure=failure, provenance=loads(row.provenance), comes_from=comes_from
-    )  # fmt: skip
+        CaptureInfo,
+        bug=-row.id if row.bug is None else row.bug,
+        state=state,
+        failure=failure,
+        provenance=loads(row.provenance),
+        comes_from=comes_from,
+    )
     if reduction is not None:
         info = replace(
             info,
