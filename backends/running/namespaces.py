@@ -44,7 +44,7 @@ _LOAD, _EQUAL, _LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _END, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 #: Where the number of the call, the machine and the first argument lie (``linux/seccomp.h``).
 _NUMBER, _MACHINE, _FIRST = 0, 4, 16
-#: Numbers of x86_64 from here on are those of another form of the same calls.
+#: From this number on, x86_64 has another form of the same calls.
 _OTHER_FORM = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -1,6 +1,6 @@
 """Secret keys of this user, each a file of 32 random bytes that only the user can read, and the rights that ended.
 
-Both lie beside each other, where nobody writes who can only write to an index.
+Both lie beside each other. A person who can only write to an index cannot change them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDED = "ended-rights"
 
 
 def ended() -> frozenset[str]:
-    """Return the proofs of rights that this user ended: whoever writes to an index cannot take that back."""
+    """Return the proofs of rights that this user ended. A writer of an index cannot take that back."""
     path = _folder() / _ENDED
     try:
         stat = path.stat()

@@ -83,7 +83,7 @@ class RetestResult(StrEnum):
 
 
 class _Checked(TypeDecorator[_T]):
-    """A column whose values, also those of a file from elsewhere, must have the type of its declaration."""
+    """A column whose values must have the type of its declaration, also in a file from elsewhere."""
 
     cache_ok = True
     kind: type
@@ -641,5 +641,5 @@ def _check(row: Any) -> None:
 
 
 for _column in (column for table in Base.metadata.tables.values() for column in table.columns):
-    _column.type = copy(_column.type)  # those of a mixin, and String and Text of a declaration, are shared
+    _column.type = copy(_column.type)  # columns without a type of their own share one
     _column.type.where = f"{_column.table.name}.{_column.key}"  # type: ignore[attr-defined]
