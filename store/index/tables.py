@@ -85,7 +85,6 @@ class RetestResult(StrEnum):
 class _Checked(TypeDecorator[_T]):
     """A column whose values must have the type of its declaration, also in a file from elsewhere."""
 
-    cache_ok = True
     kind: type
     #: The table and the column, for the sentence.
     where = "a result"
@@ -113,6 +112,7 @@ class Clean(_Checked[str]):
     """Text of any origin: lone surrogates and NUL, which databases refuse, are written as escapes."""
 
     impl = Text
+    cache_ok = True
     kind = str
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
@@ -125,11 +125,13 @@ class Name(_Checked[str]):
     """Text of ours with a length: a digest, a state, a URL."""
 
     impl = String
+    cache_ok = True
     kind = str
 
 
 class Number(_Checked[int]):
     impl = Integer
+    cache_ok = True
     kind = int
 
     def other(self, value: Any) -> int:
@@ -140,12 +142,14 @@ class Number(_Checked[int]):
 
 class LargeNumber(Number):
     impl = BigInteger
+    cache_ok = True
 
 
 class Seconds(_Checked[float]):
     """A point in time or a duration, in seconds."""
 
     impl = Float
+    cache_ok = True
     kind = float
 
     def other(self, value: Any) -> float:
@@ -154,6 +158,7 @@ class Seconds(_Checked[float]):
 
 class Data(_Checked[bytes]):
     impl = LargeBinary
+    cache_ok = True
     kind = bytes
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import anyio
 from desks import Desk
 from mcp import Client, StdioServerParameters, stdio_client
+
+
+T = TypeVar("T")
 
 
 class AgentClient:
@@ -40,6 +44,12 @@ class AgentClient:
         return bool(done.is_error), json.loads(text)
 
 
+def finished(main: Callable[[], Awaitable[T]]) -> T:
+    """Run ``main`` in a thread of its own: that of the tests may have a loop of a browser."""
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(anyio.run, main).result()
+
+
 def talk(desk: Desk, conversation: Callable[[AgentClient], Awaitable[None]]) -> None:
     """Start `minify mcp` in the folder of ``desk`` and hold a conversation with it."""
 
@@ -49,4 +59,4 @@ def talk(desk: Desk, conversation: Callable[[AgentClient], Awaitable[None]]) -> 
         async with Client(stdio_client(server)) as client:
             await conversation(AgentClient(client))
 
-    anyio.run(main)
+    finished(main)

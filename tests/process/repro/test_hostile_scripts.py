@@ -54,7 +54,7 @@ def faults(case: Case, header: Header) -> list[str]:
         except Exception:  # noqa: BLE001  whatever is refused is not handed out
             continue
         isolated = format == "bisect" or (format == "pytest" and "import subprocess" in text)
-        if format == "issue":
+        if format in ("issue", "comment"):
             found += careful.markdown_faults(text)
         elif format == "notebook":
             found += careful.notebook_faults(text)

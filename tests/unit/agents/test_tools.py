@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
+from agent_client import finished
 from mcp import Client
 
 import fxminify
@@ -54,7 +54,7 @@ def test_no_verb_is_started(
         async with Client(servers.make_server(tmp_path, "repro.db")) as client:
             return await client.call_tool(tool, arguments)
 
-    done = anyio.run(main)
+    done = finished(main)
     assert done.is_error
     fields = json.loads(done.content[0].text)
     assert [*fields] == ["error", "hint", "command"]
@@ -70,7 +70,7 @@ def test_the_page_about_agents_has_the_tools_and_a_configuration(tmp_path: Path)
         async with Client(servers.make_server(tmp_path, "repro.db")) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
-    assert listed == anyio.run(main)
+    assert listed == finished(main)
     config = json.loads(text.partition("```json\n")[2].partition("```")[0])["mcpServers"]["fxminify"]
     assert (config["command"], config["args"][0]) == ("minify", "mcp")
     assert verbs.commands["mcp"].make_context("mcp", config["args"][1:]).params["root"] == Path()
