@@ -12,7 +12,6 @@ import anyio
 from desks import Desk
 from mcp import Client, StdioServerParameters, stdio_client
 
-
 T = TypeVar("T")
 
 
@@ -45,7 +44,7 @@ class AgentClient:
 
 
 def finished(main: Callable[[], Awaitable[T]]) -> T:
-    """Run ``main`` in a thread of its own: that of the tests may have a loop of a browser."""
+    """Run ``main`` in a thread of its own, because the thread of the tests may have the loop of a browser."""
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(anyio.run, main).result()
 
