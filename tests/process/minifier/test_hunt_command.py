@@ -176,11 +176,12 @@ def test_a_backend_that_does_not_load(desk: Desk) -> None:
 
 
 def test_a_budget_ends_a_hunt_and_the_next_goes_on(desk: Desk) -> None:
-    first = desk.minify(*words("refuses_sin", "^[a-d]"), "--budget", "25")
-    assert first.returncode in (0, 3), first.stderr
-    assert "the budget of 25 s is over: " in first.stdout
+    """Of all operators. The machine decides which are tried, and if one of them fails."""
+    first = desk.minify(*words("refuses_sin", "."), "--budget", "15")
+    assert first.returncode in (0, 1, 3), first.stderr
+    assert "the budget of 15 s is over: " in first.stdout
     done = len((desk.path / "repro.refuses_sin.hunt.jsonl").read_text().splitlines()) - 1
-    second = desk.minify(*words("refuses_sin", "^[a-d]"), "--budget", "1")
+    second = desk.minify(*words("refuses_sin", "."), "--budget", "1")
     assert f", {done} of them were run before" in second.stderr or done == 0
 
 
