@@ -12,6 +12,8 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+pytestmark = pytest.mark.slow
+
 BACKEND = """
 def my_backend(gm, inputs):
     raise RuntimeError("an earlier edition of the cell")

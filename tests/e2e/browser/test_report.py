@@ -14,6 +14,8 @@ from fxminify.backends.adapters import Illustration
 from fxminify.minifier.reporting import illustrations
 from fxminify.store.index import Index
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Locator
 
@@ -291,7 +293,6 @@ def test_a_graph_of_a_thousand_nodes_opens_at_the_culprit_and_zooms(open_page: O
     assert large.locator("g[data-n]").count() == 1002
 
 
-@pytest.mark.slow
 def test_of_ten_thousand_failures_a_part_is_shown_at_a_time(open_page: OpenPage, tmp_path: Path) -> None:
     path = tmp_path / "many.db"
     indexes.small(path)

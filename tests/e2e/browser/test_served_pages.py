@@ -16,6 +16,8 @@ from fxminify.backends.adapters import Illustration
 from fxminify.minifier.reporting import illustrations
 from fxminify.store.index import BugStatus, TaskState, TokenScope
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -44,11 +46,7 @@ def focus(page: Page, selector: str) -> None:
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [(400, "dark"), *(pytest.param(*other, marks=pytest.mark.slow) for other in
-                      [(400, "light"), (1600, "light"), (1600, "dark")])],
-)  # fmt: skip
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (400, "light"), (1600, "light"), (1600, "dark")])
 def test_pages_fit_and_can_be_read(served: Served, browse: Browse, width: int, scheme: str) -> None:
     page = browse(served.url + "/bugs", viewport={"width": width, "height": 800}, color_scheme=scheme)
     for path in SHOWN:

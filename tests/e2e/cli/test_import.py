@@ -72,6 +72,7 @@ def test_a_file_is_run_only_when_trusted(dynamo: Desk) -> None:
     assert not (dynamo.path / "new.db").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_another_one_by_the_time_it_runs_does_not_run(dynamo: Desk) -> None:
     """It is exchanged while the question is shown."""
     script, evil = dynamo.path / "asked.py", "import pathlib\npathlib.Path('evil').touch()\n"

@@ -11,6 +11,8 @@ import pytest
 from real_failures import skip_if_gone
 from recreation import PROGRAMS, run_python
 
+pytestmark = pytest.mark.slow
+
 LIB = PROGRAMS / "lib"
 
 
@@ -140,7 +142,6 @@ def test_backends_needing_no_path_have_none(recreated: Recreated) -> None:
     assert cases["registered"]["spec"]["search_path"] == [str(LIB)]
 
 
-@pytest.mark.slow
 def test_no_path_is_printed(recreated: Recreated) -> None:
     cases = [*recreated("library_user.py", LIB).values(), *recreated("train.py").values()]
     scripts = [c["script"] for c in cases if not c["problem"]]
@@ -148,7 +149,6 @@ def test_no_path_is_printed(recreated: Recreated) -> None:
     assert all(s.isascii() for s in scripts)
 
 
-@pytest.mark.slow
 def test_executes_names_imports_entry_points_and_carried_source(recreated: Recreated) -> None:
     library, script = recreated("library_user.py", LIB), recreated("train.py")
     assert library["registered"]["executes"] == [

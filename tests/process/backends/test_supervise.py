@@ -147,6 +147,7 @@ torch.compile(lambda x: torch.relu(x), backend=backend)(torch.ones(3))
 """
 
 
+@pytest.mark.slow
 def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
     done = capture(tmp_path, write(tmp_path, "program.py", HANG), timeout=5)
     assert done.returncode == 128 + signal.SIGTERM
@@ -255,6 +256,7 @@ except Exception as exc:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     ["shutil.rmtree(folder)", "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
@@ -288,7 +290,8 @@ for function in (torch.sin, torch.cos, torch.sin):
 """
 
 
-@pytest.mark.parametrize("used", [12_000, pytest.param(24_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("used", [12_000, 24_000])
 def test_a_failure_that_a_full_disk_cannot_hold_is_said_with_the_reason(tmp_path: Path, used: int) -> None:
     write(tmp_path, "program.py", TWO_FAIL)
     (tmp_path / "disk").mkdir()
@@ -513,6 +516,7 @@ for function in (dropout, lambda x: dropout(x) + 1, lambda x: (x + 1, dropout(x)
 """
 
 
+@pytest.mark.slow
 def test_a_person_is_told_what_could_not_be_judged(tmp_path: Path) -> None:
     done = capture(tmp_path, write(tmp_path, "program.py", DRAWS_OTHER_NUMBERS), check=True)
     why = "output 1: differs, but it is random, and backends may draw other numbers"

@@ -76,6 +76,7 @@ def test_a_candidate_that_crashes_or_hangs_takes_no_worker_of_the_cluster_with_i
     assert cluster.client.run(os.getpid) == before
 
 
+@pytest.mark.slow
 def test_a_lost_worker_costs_one_query(cluster: Cluster, pool: ClusterPool) -> None:
     """Two requests are under way on two workers, one of which is killed: both are answered, one of them twice asked."""
     pids = cluster.client.run(os.getpid)

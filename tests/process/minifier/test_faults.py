@@ -192,7 +192,8 @@ def next_zygote(monkeypatch: pytest.MonkeyPatch) -> Callable[[], subprocess.Pope
     return lambda: started.get(timeout=60)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.3, pytest.param(1.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.5])
 def test_a_zygote_that_is_killed_while_it_imports_is_a_sentence(
     next_zygote: Callable[[], subprocess.Popen[bytes]], delay: float
 ) -> None:

@@ -104,6 +104,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
     return Shelf(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_case_fails_is_fixed_and_fails_again(shelf: Shelf) -> None:
     """And the index remembers: what was fixed before is a regression, until it is fixed again."""
     shelf.add("a")

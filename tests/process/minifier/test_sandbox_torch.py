@@ -252,7 +252,8 @@ def test_a_module_that_raises_or_dies_while_it_is_imported_is_named(tmp_path: Pa
         Pool(spec("x", "dying_backend").to_json(), path=[str(tmp_path)]).__enter__()
 
 
-@pytest.mark.parametrize(("killed", "starts"), [(1, 2), pytest.param(9, 3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("killed", "starts"), [(1, 2), (9, 3)])
 def test_a_start_that_a_signal_ends_is_tried_again(tmp_path: Path, killed: int, starts: int) -> None:
     (tmp_path / "team_backend.py").write_text(
         f"import os, torch._dynamo\nwith open({str(tmp_path / 'log')!r}, 'a') as log: log.write('x')\n"
@@ -274,6 +275,7 @@ def test_a_name_that_nobody_registers_is_named() -> None:
         Pool(spec("no_such_backend").to_json()).__enter__()
 
 
+@pytest.mark.slow
 def test_an_import_that_hangs_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "slow_backend.py").write_text("import time\ntime.sleep(600)\n")
     with pytest.raises(SandboxError, match="took more than 4 s"):
@@ -292,6 +294,7 @@ def test_a_start_is_not_given_up_while_it_waits_for_a_processor(
         assert pool.start().torch == torch.__version__
 
 
+@pytest.mark.slow
 def test_spawned_workers_observe_alike() -> None:
     with Pool(spec("healthy").to_json(), path=[SHARED], mode="spawn") as own:
         first = observe(own, "cannot_lower")

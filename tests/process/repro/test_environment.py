@@ -102,6 +102,7 @@ def test_other_formats_set_it_too(place: Path, setting: str) -> None:
     assert run(place, text_of(case, "bisect")) == int(setting == "2")
 
 
+@pytest.mark.slow
 def test_the_bisect_format_cannot_tell_without_what_a_person_must_set(place: Path) -> None:
     needs = {"environment": {"ACME_LEVEL": "2"}, "variables": ["ACME_LEVEL", "ACME_TOKEN"], "required": ["ACME_TOKEN"]}
     text = text_of(case_with(**needs), "bisect")

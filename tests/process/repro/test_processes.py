@@ -148,6 +148,7 @@ def test_imports_that_were_begun_serve_the_scripts_that_have_them(light: str, tm
     assert count.read_text() == "x"
 
 
+@pytest.mark.slow
 def test_a_reported_run_says_the_same_forked(processes: Processes, beside: str) -> None:
     text = "import torch\nimport beside\ndef go():\n    torch.zeros(2) @ torch.zeros(3)\ngo()"
     fresh, forked = (processes.run(script(text, beside), plain=False, forked=f) for f in (False, True))
@@ -277,11 +278,13 @@ def check(processes: Processes, text: str, **options: Any) -> Verification:
     return verify(text, shows, runs=2, timeout=120.0, processes=processes, **options)
 
 
+@pytest.mark.slow
 def test_a_failure_of_forked_runs_alone_is_not_shown(processes: Processes) -> None:
     done = check(processes, f"{ONLY}if forked:\n    raise ValueError('here')")
     assert (done.shown, done.passed, done.mismatch) == (0, 2, "it ends with exit code 0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [0, 1])
 def test_a_failure_of_fresh_runs_alone_is_shown(processes: Processes, fresh: int) -> None:
     assert check(processes, f"{ONLY}if not forked:\n    raise ValueError('here')", fresh=fresh).shown == 2
