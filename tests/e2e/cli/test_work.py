@@ -272,20 +272,23 @@ def test_a_new_capture_is_minified_verified_and_explained_unasked(make_desk: Mak
     done = desk.minify("work", "repro.db", "--until-empty", "--replays", "1", "--runs", "1", "--json")
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["event"] for line in said if line["event"] in ("claimed", "done")] == ["claimed", "done"] * 2
-    assert [(task["kind"], task["state"]) for task in desk_tasks(desk)] == [("minify", "done"), ("ablate", "done")]
+    assert [line["event"] for line in said if line["event"] in ("claimed", "done")] == ["claimed", "done"]
+    assert [(task["kind"], task["state"]) for task in desk_tasks(desk)] == [("minify", "done")]
     with Index.open(str(desk.db), readonly=True) as index:
         found = ablation.stored(index, 1)
     assert found is not None
     assert found.enters == "the backend raises"
-    assert desk_tasks(desk)[1]["why"] == "enters at: the backend raises"
 
 
 @pytest.mark.slow
 def test_minify_run_closes_the_tasks_of_what_it_has_finished(desk: Desk) -> None:
+    """Without an explanation the layer is not known yet: a worker finds it out later."""
     done = desk.minify("run", "repro.db", *QUICK)
     assert done.returncode == 0, done.stderr
     assert [(task["kind"], task["state"]) for task in desk_tasks(desk)] == [("minify", "done"), ("ablate", "queued")]
+    done = desk.minify("work", "repro.db", "--until-empty", "--replays", "1", "--runs", "1")
+    assert done.returncode == 0, done.stderr
+    assert {(task["kind"], task["state"]) for task in desk_tasks(desk)} == {("minify", "done"), ("ablate", "done")}
 
 
 @pytest.mark.slow
