@@ -1,4 +1,4 @@
-"""The exit codes and the JSON of every verb, as a table: docs/json.md is written from it, and tests compare it with
+"""The exit codes and the JSON of every verb, as a table: docs/answers.md is written from it, and tests compare it with
 what the verbs print."""
 
 from __future__ import annotations
