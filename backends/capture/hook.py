@@ -234,7 +234,7 @@ class _Hook:
         target = self.everything
         if target is None or self.thread.compiling is not None or seam.ours() or not _usable():
             return call()
-        from ..shipped import aoti
+        from . import aoti
 
         def take() -> GraphSnapshot:
             from .graph_snapshot import GraphSnapshot, flat

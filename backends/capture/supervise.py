@@ -202,13 +202,15 @@ class _Operation:
 
 @contextmanager
 def _signals_held() -> Iterator[Any]:
-    """Hold back signals inside the block. Gives a function that waits, and returns signals to pass on.
+    """Hold back signals inside the block. Gives a function that waits, and returns signals to pass on. What is ignored
+    from the start, as ``nohup`` ignores SIGHUP, stays so, for the program as well.
 
     The terminal sends Ctrl-C to the whole process group, the program included. So only a signal that a process sent to
     this one alone is passed on.
     """
-    before = {number: signal.signal(number, lambda *_: None) for number in _FORWARDED}  # handlers do not survive exec
-    watched = {*_FORWARDED, signal.SIGCHLD}
+    forwarded = [number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: None) for number in forwarded}  # handlers do not survive exec
+    watched = {*forwarded, signal.SIGCHLD}
     mask: set[Any] = set()
     held = False
 

@@ -191,8 +191,6 @@ def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
 
     Of subnormal numbers, which have fewer bits, more is lost.
     """
-    if (bits, value.dtype) == (7, torch.float32):
-        return value.to(torch.bfloat16).to(torch.float32)
     made = value.clone()
     if made.untyped_storage().nbytes() != made.numel() * made.element_size():
         made = value.contiguous().clone()
@@ -203,7 +201,10 @@ def rounded(value: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def _round(value: torch.Tensor, bits: int) -> None:
-    """Round in place, by the integers whose bits the numbers are."""
+    """Round in place: by a dtype that has so few bits, else by the integers whose bits the numbers are."""
+    if (bits, value.dtype) == (7, torch.float32):
+        value.copy_(value.to(torch.bfloat16))
+        return
     integers, mantissa = _BITS[value.dtype]
     drop, whole = mantissa - bits, value.view(integers)
     nan = value.isnan() if bool(value.sum().isnan()) else None

@@ -233,7 +233,7 @@ class _Errors:
         wide, compiled, self.exact = (t.to(torch.float64) for t in (e, a, exact))
         self.finite = wide.isfinite() & compiled.isfinite() & self.exact.isfinite()
         self.unit = atol + rtol * self.exact.abs()
-        self.error, self.zero = (compiled - self.exact).abs(), torch.zeros_like(self.exact)
+        self.error, self.zero = (compiled - self.exact).abs(), self.exact.new_zeros(())
         self.eager = torch.where(self.finite, (wide - self.exact).abs(), self.zero)
         self.worse = self.error > self.eager
         if results.repeated is not None:
@@ -321,7 +321,7 @@ class _Noise:
 
 def _class(t: torch.Tensor) -> torch.Tensor:
     """The class of each value: 0 for finite ones, 1 for NaN, 2 and 3 for the infinities."""
-    return t.isnan().int() + 2 * t.isposinf().int() + 3 * t.isneginf().int()
+    return t.isnan().to(torch.int8) + 2 * t.isposinf().to(torch.int8) + 3 * t.isneginf().to(torch.int8)
 
 
 def _typical(errors: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -31,6 +31,23 @@ _MOVES = frozenset(
      "permute", "reshape", "select", "slice", "squeeze", "swapaxes", "t", "take", "transpose", "unflatten", "unsqueeze",
      "view"}
 )  # fmt: skip
+
+
+class _Product(NamedTuple):
+    """An operator that multiplies by a matrix: the positions of the matrix and of what is added, and the dimension of
+    the matrix that is the last one of the result."""
+
+    matrix: int
+    added: int | None
+    dim: int
+
+
+_PRODUCTS = {
+    "linear": _Product(1, 2, 0), "mm": _Product(1, None, 1), "matmul": _Product(1, None, 1),
+    "addmm": _Product(2, 0, 1),
+}  # fmt: skip
+#: The most values of a matrix that are widened at a time.
+_BLOCK = 8 << 20
 #: Methods that convert to a floating dtype, which all are float64 here.
 _CONVERSIONS = frozenset({"bfloat16", "double", "float", "half"})
 _WIDE_METHODS = {
@@ -231,10 +248,29 @@ class _NodeByNode(fx.Interpreter):
                 moved = lazy.moved(lambda t: call(lambda each: t if each is lazy else each))
                 if moved is not None:
                     return moved
+        if not self._backward and len(lazies) == 1 and _is_large_product(n, args, *lazies.values()):
+            return self._product(n, args, kwargs, *lazies.values())
         with self._widened(lazies, n) as wide:
-            scale = self._scale(n)
+            scale = self._scale(n, self._there.values())
             value = call(lambda each: wide[id(each)] if isinstance(each, _Lazy) else self._perturbed(each, scale))
             return value if others else tree_map(lambda each: self._perturbed(each, scale), value)
+
+    def _product(self, n: fx.Node, args: Sequence[Any], kwargs: dict[str, Any], matrix: _Lazy) -> torch.Tensor:
+        """The product of ``n``, one block of ``matrix`` after the other, each with a part of the last dimension."""
+        product, narrow = _PRODUCTS[_name(n)], matrix.narrow
+        scale = self._scale(n, [matrix])
+        given = [each if each is matrix else self._perturbed(each, scale) for each in args]
+        added = product.added if product.added is not None and product.added < len(given) else None
+        term = None if added is None else given[added]
+        size, made = narrow.shape[product.dim], []
+        length = max(1, _BLOCK * size // narrow.numel())
+        for begin in range(0, size, length):
+            part = min(length, size - begin)
+            given[product.matrix] = narrow.narrow(product.dim, begin, part).to(widened(narrow.dtype))
+            if added is not None and isinstance(term, torch.Tensor) and term.dim() and term.shape[-1] == size > 1:
+                given[added] = term.narrow(-1, begin, part)
+            made.append(getattr(self, n.op)(n.target, given, kwargs))
+        return torch.cat(made, -1)
 
     @contextmanager
     def _widened(self, lazies: dict[int, _Lazy], n: fx.Node) -> Iterator[dict[int, torch.Tensor]]:
@@ -256,11 +292,12 @@ class _NodeByNode(fx.Interpreter):
             for t, lazy in held:
                 t.data = lazy.narrow
 
-    def _scale(self, n: fx.Node) -> float:
-        """The largest relative change of an operand of ``n``; 0 if it reads no lazy tensor, or may write to one."""
-        if self._noise is None or not self._there or not (n.op == "call_module" or effects.reads_only(n)):
+    def _scale(self, n: fx.Node, lazies: Collection[_Lazy]) -> float:
+        """The largest relative change of an operand of ``n``, which reads ``lazies``; 0 if these are none, or ``n`` may
+        write to one."""
+        if self._noise is None or not lazies or not (n.op == "call_module" or effects.reads_only(n)):
             return 0.0
-        return self._noise.units * max(torch.finfo(lazy.narrow.dtype).eps for lazy in self._there.values())
+        return self._noise.units * max(torch.finfo(lazy.narrow.dtype).eps for lazy in lazies)
 
     def _perturbed(self, value: Any, scale: float) -> Any:
         if not scale or not _is_real(value):
@@ -283,9 +320,20 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+def _name(n: fx.Node) -> str:
+    return n.target if isinstance(n.target, str) else str(getattr(n.target, "__name__", "")).partition(".")[0]
+
+
 def _moves(n: fx.Node) -> bool:
-    name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "").partition(".")[0]
-    return name in _MOVES and effects.reads_only(n)
+    return _name(n) in _MOVES and effects.reads_only(n)
+
+
+def _is_large_product(n: fx.Node, args: Sequence[Any], matrix: _Lazy) -> bool:
+    """Whether ``n`` multiplies by ``matrix``, which has very many values, and does nothing else with it."""
+    if n.op == "call_module" or _name(n) not in _PRODUCTS or n.kwargs.keys() - {"alpha", "beta"}:
+        return False
+    at, shape = _PRODUCTS[_name(n)].matrix, matrix.narrow.shape
+    return len(shape) == 2 and shape.numel() > _BLOCK and [i for i, a in enumerate(args) if a is matrix] == [at]
 
 
 def _refuses_hooks(n: fx.Node) -> bool:

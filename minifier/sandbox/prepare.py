@@ -29,6 +29,7 @@ _TORCH = (
 #: Set in the environment before anything is imported, with what adapters add.
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",  # threads that spin while they wait take the processors of the other workers
     "TOKENIZERS_PARALLELISM": "false",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # to ask for CUDA while importing does not initialise it: a fork can use it
 }

@@ -133,6 +133,7 @@ NOT_RUN = {
     "minify import issue.md": "test_the_blocks_of_an_issue_are_tried_until_one_fails runs it",
     "make demo": "test_the_example_of_the_readme runs its commands",
     "make test": "it is these tests",
+    "make test-gpu": "it is these tests, and needs an accelerator",
     "make test-slow": "it is these tests",
     "make test-random": "it is these tests",
     "make test-server": "it is these tests",

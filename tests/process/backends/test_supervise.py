@@ -371,6 +371,22 @@ except KeyboardInterrupt:
     assert captures(tmp_path / "repro.db") == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path, number: signal.Signals) -> None:
+    """As under ``nohup``."""
+    program = f"import signal\nprint(signal.getsignal({int(number)}).name, flush=True)\ninput()\n"
+    write(tmp_path, "program.py", program)
+    process = subprocess.Popen(
+        ["sh", "-c", f'trap "" {number.name[3:]}; exec "$@"', "sh", *command("program.py")], cwd=tmp_path,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "SIG_IGN\n"
+    process.send_signal(number)
+    out, errors = process.communicate("\n", timeout=60)
+    assert (process.returncode, out, errors) == (0, "", f"minify: {NO_GRAPH}\n")
+
+
 @pytest.mark.slow
 def test_exceptions_and_divergences_are_counted_in_the_line_at_the_end(tmp_path: Path) -> None:
     program = """

@@ -290,6 +290,40 @@ def test_one_weight_at_a_time_is_there_in_float64(monkeypatch: pytest.MonkeyPatc
     assert [g is None for g in run.gradients] == [True, False, True, True, True, True, True]
 
 
+PRODUCTS: list[tuple[Callable[..., Any], list[tuple[int, ...]]]] = [
+    (lambda x, w, b: F.linear(x, w, b), [(2, 3, 4), (50, 4), (50,)]),
+    (lambda x, w: F.linear(x, w), [(4,), (50, 4)]),
+    (lambda x, w, b: torch.addmm(b, x, w.t(), alpha=2, beta=3), [(3, 4), (50, 4), (3, 1)]),
+    (lambda x, w, b: torch.ops.aten.addmm.default(b, x, w), [(3, 4), (4, 50), (50,)]),
+    (lambda x, w: x @ w[1:], [(2, 3, 4), (5, 50)]),
+    (lambda x, w: x.mm(w), [(3, 4), (4, 50)]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(PRODUCTS)))
+def test_a_product_with_a_large_matrix_is_computed_in_blocks(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, shapes = PRODUCTS[number]
+    torch.manual_seed(number)
+    inputs = [torch.randn(shape) for shape in shapes]
+    shared = SharedStorages(traced(function), inputs, large=400, copied=0)
+    (expected,) = run_wide(SharedStorages(traced(function), inputs)).outputs
+    monkeypatch.setattr(wide, "_BLOCK", 64)
+    monkeypatch.setattr(wide._Lazy, "values", lambda self: pytest.fail("all of the matrix is widened"))
+    (exact,), (noisy,), (again,) = (run_wide(shared, noise).outputs for noise in (None, Noise(1, 8), Noise(1, 8)))
+    torch.testing.assert_close(exact, expected, rtol=1e-14, atol=1e-14)
+    assert torch.equal(noisy, again)
+    assert not torch.equal(noisy, exact)
+
+
+def test_of_two_large_matrices_neither_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = [torch.ones(4, 4), torch.ones(4, 4)]
+    monkeypatch.setattr(wide, "_BLOCK", 4)
+    functions: list[Callable[..., Any]] = [lambda x, w: x @ w, lambda x, w: w @ w + x]
+    for function in functions:
+        (result,) = run_wide(all_shared(traced(function), inputs)).outputs
+        assert torch.equal(result, function(*inputs).double())
+
+
 def test_the_module_that_a_node_calls_is_wide_while_it_runs() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
