@@ -121,10 +121,9 @@ class _Open:
     tolerance: float | None
     phase: Phase
 
-    def judgement(self, exact: Run | None, repeated: Run, *, strict: bool) -> Judgement:
-        """The judgement with the float64 run ``exact``; without it if that has no such result."""
-        value = None if exact is None else self.place.read(exact)
-        wide = None if value is None else numbers(value)
+    def judgement(self, exact: Any, repeated: Run, *, strict: bool) -> Judgement:
+        """The judgement with the float64 result ``exact``; without it if that is None or of another shape."""
+        wide = None if exact is None else numbers(exact)
         if wide is None or wide.shape != self.e.shape:
             return self.unreferenced(repeated)
         again = numbers(self.place.read(repeated))
@@ -137,9 +136,8 @@ class _Open:
             self.e, self.a, self.e, repeated=again, factor=FACTOR_UNREFERENCED, tolerance=self.tolerance
         )  # fmt: skip
 
-    def see(self, judgement: Judgement, run: Run) -> bool:
-        """Let ``judgement`` see the result of ``run``. False if that has none of this shape."""
-        value = self.place.read(run)
+    def see(self, judgement: Judgement, value: Any) -> bool:
+        """Let ``judgement`` see the result of a run on perturbed inputs. False if it is None or of another shape."""
         if value is None or (wide := numbers(value)).shape != self.e.shape:
             return False
         judgement.see(wide)
@@ -291,9 +289,8 @@ class _Judge:
         found: dict[Place, Divergence] = {}
         doubts: list[CannotCompare] = []
         for batch in self._batches(results):
-            judgements = self._judgements(batch, doubts)
-            for result in (r for r in batch if r.place in judgements):
-                verdict = self._verdict(result, judgements.pop(result.place), doubts)
+            for result, judgement in self._judgements(batch, doubts):
+                verdict = self._verdict(result, judgement, doubts)
                 if verdict is not None:
                     found[result.place] = verdict
             if found:
@@ -315,25 +312,38 @@ class _Judge:
         if batch:
             yield batch
 
-    def _judgements(self, results: Sequence[_Open], doubts: list[CannotCompare]) -> dict[Place, Judgement]:
-        """The judgement of each result that can be judged; ``doubts`` gets the others."""
+    def _judgements(self, results: Sequence[_Open], doubts: list[CannotCompare]) -> Iterator[tuple[_Open, Judgement]]:
+        """Yield each result that can be judged with its judgement, one at a time; ``doubts`` gets the others."""
         reference = self.reference
         if reference is None:
-            return {r.place: r.unreferenced() for r in results}
+            yield from ((r, r.unreferenced()) for r in results)
+            return
         steady, repeated = self._steady(reference, results, doubts)
         places = [r.place for r in steady]
         drawn = {r.place for r in steady if repeated.random and _is_drawn(reference.drawn, r.place)}
-        exact = reference.exact(places) if places else None
-        moved = drawn if exact is not None and self._draws_other_numbers(exact) else set()
-        made = {r.place: r.judgement(None if r.place in moved else exact, repeated, strict=self.strict) for r in steady}
-        for run in reference.perturbed(places) if exact is not None else ():
+        values, moved = self._wide(reference, places, drawn)
+        doubtful = []
+        for r in steady:
+            exact, *others = [of.pop(r.place) for of in values] or [None]
+            judgement = r.judgement(None if r.place in moved else exact, repeated, strict=self.strict)
+            if judgement.factor == FACTOR and not all(r.see(judgement, other) for other in others):
+                judgement = r.unreferenced(repeated)
+            if values and r.place not in moved and judgement.is_in_doubt():
+                doubtful.append((r, judgement))
+            else:
+                yield r, judgement
+        self._see_more(reference, doubtful)
+        yield from doubtful
+
+    def _wide(
+        self, reference: Reference, places: Sequence[Place], drawn: set[Place]
+    ) -> tuple[list[dict[Place, Any]], set[Place]]:
+        """The results of each float64 run at ``places``, and the places whose random numbers were other ones in it."""
+        values, moved = list[dict[Place, Any]](), set[Place]()
+        for run in reference.wide(places) if places else ():
             moved = drawn if self._draws_other_numbers(run) else moved
-            for r in steady:
-                if made[r.place].factor == FACTOR and (r.place in moved or not r.see(made[r.place], run)):
-                    made[r.place] = r.unreferenced(repeated)
-        if exact is not None:
-            self._see_more(reference, [r for r in steady if r.place not in moved], made)
-        return made
+            values.append({place: place.read(run) for place in places})
+        return values, moved
 
     def _steady(
         self, reference: Reference, results: Sequence[_Open], doubts: list[CannotCompare]
@@ -352,11 +362,10 @@ class _Judge:
                 steady.append(r)
         return steady, repeated
 
-    def _see_more(self, reference: Reference, results: list[_Open], made: dict[Place, Judgement]) -> None:
+    def _see_more(self, reference: Reference, doubtful: Sequence[tuple[_Open, Judgement]]) -> None:
         """Take further runs on perturbed inputs into account, while they may change a judgement."""
-        doubtful = [r for r in results if made[r.place].is_in_doubt()]
-        for run in reference.more([r.place for r in doubtful]) if doubtful else ():
-            doubtful = [r for r in doubtful if not r.see(made[r.place], run) or made[r.place].differs()]
+        for run in reference.more([r.place for r, _ in doubtful]) if doubtful else ():
+            doubtful = [(r, j) for r, j in doubtful if not r.see(j, r.place.read(run)) or j.differs()]
             if not doubtful:
                 return
 

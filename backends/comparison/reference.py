@@ -148,12 +148,16 @@ class Reference:
         """Return the results that depend on random numbers."""
         return drawn(self.shared.graph(), self.shared.inputs())
 
-    def exact(self, places: Collection[Place]) -> Run | None:
-        """A run in float64, None if the graph cannot run in it. Raises the error if there is not enough memory."""
-        return self._wide(None, places)
+    def wide(self, places: Collection[Place]) -> Iterator[Run]:
+        """A run in float64, then runs on inputs that are changed by a few units in the last place, one at a time.
 
-    def perturbed(self, places: Collection[Place]) -> Iterator[Run]:
-        """Runs in float64 on inputs that are changed by a few units in the last place, one at a time."""
+        There is none if the graph cannot run in float64. Raises the error if there is not enough memory.
+        """
+        exact = self._wide(None, places)
+        if exact is None:
+            return
+        yield exact
+        del exact
         yield from filter(None, (self._wide(Noise(seed, _UNITS), places) for seed in _SEEDS))
 
     def more(self, places: Collection[Place]) -> Iterator[Run]:
