@@ -31,7 +31,7 @@ width, layers = int(sys.argv[1]), int(sys.argv[2])
 
 
 def wrong(gm, inputs):
-    node = next(node for node in gm.graph.nodes if "tanh" in str(node.target))
+    node = [node for node in gm.graph.nodes if "tanh" in str(node.target)][-2]
     with gm.graph.inserting_after(node):
         other = gm.graph.call_function(torch.mul, (node, 1.05))
     node.replace_all_uses_with(other, delete_user_cb=lambda user: user is not other)
