@@ -25,8 +25,9 @@ def as_measured(failure: Failure, rows: Sequence[Mapping[str, Any]], said: str) 
     ``rows`` has its results that differ, each with its place as ``where``; ``said`` is the text of its assertion.
     """
     where = str(failure.detail.get("where", ""))
-    row = next((row for row in rows if row["where"] == where), rows[0] if rows else None)
     detail = {**failure.detail, MEASURED: [dict(row) for row in rows], SAID: said}
+    rows = [row for row in rows if "error" in row]  # others differ in their dtype or shape alone
+    row = next((row for row in rows if row["where"] == where), rows[0] if rows else None)
     message = failure.message.partition("\n")[0]
     if row is not None:
         message = measured_message(row)

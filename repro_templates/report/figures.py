@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...store.failure import NUMERIC, Failure, FailureKind
 from ...store.measured import MEASURED
@@ -48,12 +49,29 @@ def values(failure: Failure) -> Iterator[Values]:
     """The results that differ in the run of the script that showed ``failure``. None for a failure without a script."""
     rows = failure.detail.get(MEASURED, ())
     for row in rows if isinstance(rows, list | tuple) else ():
-        if isinstance(row, dict):
-            texts = {name: one_line(str(row.get(name, "")), 200) for name in Values.__dataclass_fields__}
+        if isinstance(row, dict) and "error" in row:
+            given = row | {f"all_{name}": text for name in ("actual", "expected") if (text := _all(row, name))}
+            texts = {name: one_line(str(given.get(name, "")), 200) for name in Values.__dataclass_fields__}
             texts["elements"] = one_line(f"{row.get('elements', '?')} of {row.get('of', '?')}", 40)
             texts["difference"] = number(row.get("error"))
             texts["at"] = "" if row.get("at") == [] else texts["at"]
             yield Values(**texts)
+
+
+def _all(row: Mapping[str, Any], side: str) -> str:
+    """All values of a small result on one side, ``actual`` or ``expected``. Empty for a scalar and a large result."""
+    values = row.get("values")
+    if not isinstance(values, list) or not 1 < len(values) == row.get("of"):
+        return ""
+    return f"[{', '.join(_short(value.get(side)) for value in values if isinstance(value, dict))}]"
+
+
+def _short(text: object) -> str:
+    """A number with six digits; other texts as they are."""
+    try:
+        return f"{float(str(text)):.6g}"
+    except ValueError:
+        return str(text)
 
 
 def figures(failure: Failure) -> Iterator[Figures]:

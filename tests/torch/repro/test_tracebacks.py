@@ -150,7 +150,8 @@ def test_a_failing_comparison_names_its_class(actual: Any, expected: Any, kind: 
     exc = raised(lambda: torch.testing.assert_close(actual, expected, check_stride=True))
     failure = failure_in_script(exc, HERE)
     assert (failure.kind, failure.phase, failure.detail["class"]) == (FailureKind.DIVERGENCE, Phase.FORWARD, kind)
-    assert bool(failure.detail["measured"]) is (kind == "value")
+    rows = failure.detail["measured"]
+    assert (bool(rows), any("error" in row for row in rows)) == (kind in ("value", "dtype", "shape"), kind == "value")
 
 
 def test_what_is_compared_tells_mutation_gradients_and_aliasing() -> None:

@@ -18,7 +18,8 @@ CAPTURED = Failure(
             "dtype": "float32", "others": [{"class": "value", "where": "output 1", "error": "1.0"}]},
 )  # fmt: skip
 ROW = {"item": 0, "elements": 1, "of": 4, "error": "0.16666666", "at": [3], "actual": "0.5", "expected": "0.333333",
-       "all_actual": "[1, 1, 1, 0.5]", "all_expected": "[1, 1, 1, 0.333333]"}  # fmt: skip
+       "values": [*({"at": [i], "actual": "1.0", "expected": "1.0"} for i in range(3)),
+                  {"at": [3], "actual": "0.5", "expected": "0.33333334"}]}  # fmt: skip
 
 
 def seen(
@@ -49,6 +50,14 @@ def test_the_evidence_against_float64_stays_where_it_is_that_of_the_case() -> No
     shown = of_the_script(chain(["sin"]), CAPTURED, seen(ROW), measured=True)
     assert [(row.where, row.error, row.eager) for row in figures(shown)] == [("output 0", "0.0438", "1e-08")]
     assert shown.message.startswith("output 0 is off by 0.167 in 1 of 4 elements")
+
+
+def test_a_result_of_another_dtype_has_no_numbers() -> None:
+    form = {"item": 0, "of": 4, "dtype": "float16", "expected_dtype": "float32", "shape": [4], "expected_shape": [4]}
+    shown = of_the_script(chain(["sin"]), CAPTURED, seen(form, text="The values for attribute 'dtype' do not match"),
+                          measured=True)  # fmt: skip
+    assert (shown.message, list(values(shown))) == (CAPTURED.message, [])
+    assert shown.detail["measured"] == [{**form, "where": "output 0"}]
 
 
 def test_the_place_that_a_worker_named_comes_first() -> None:
