@@ -10,8 +10,9 @@ SHORT = (
     "id", "state", "kind", "phase", "backend", "signature", "headline", "reason", "nodes_before", "nodes_after",
     "verified", "runs", "standing",
 )  # fmt: skip
-#: The most characters of one page.
-PAGE = 8000
+#: The most characters of one page, and the most results of a divergence.
+PAGE, _RESULTS = 8000, 4
+_PARTS = ("failure", "captured", "minimal", "verification", "divergence", "layer", "matters", "cause", "versions")
 
 
 def short(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,14 +20,23 @@ def short(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in SHORT if row.get(name) not in (None, "")}
 
 
-def detailed(row: Mapping[str, Any]) -> dict[str, Any]:
+def detailed(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known about a failure in short: its error, its graph, and the findings in words."""
-    out = short(row) | {"comes_from": row.get("comes_from", ""), "graph": str(row.get("graph", ""))[:PAGE]}
-    explanation, cause = row.get("explanation") or {}, row.get("cause") or {}
-    out["explanation"] = [text for text in (explanation.get("summary"), *explanation.get("sentences", ())) if text]
-    out["cause"] = cause.get("sentences", [])
-    out["retested"] = row.get("retested", [])
-    return {name: value for name, value in out.items() if value not in ("", [])}
+    known = {name: report.get(name) or {} for name in _PARTS}
+    failure, runs, minimal, needs = (known[name] for name in ("failure", "verification", "minimal", "matters"))
+    names = ("kind", "phase", "signature", "headline")
+    out = {name: report.get(name) for name in ("id", "state", "backend", "reason")}
+    out |= {name: failure.get(name) for name in names}
+    out |= {"nodes_before": known["captured"].get("nodes"), "nodes_after": minimal.get("nodes")}
+    out |= {"verified": runs.get("shown"), "runs": runs.get("runs"), "comes_from": minimal.get("comes_from")}
+    out["graph"] = (minimal.get("source") or known["captured"].get("source") or "")[:PAGE]
+    out["results"] = (known["divergence"].get("results") or [])[:_RESULTS]
+    out["fails_in"] = known["layer"].get("fails_in")
+    out["ways_around"] = ["; ".join(way["lines"]) for way in report.get("ways_around") or () if way["helps"]]
+    out["matters"] = [text for text in (needs.get("summary"), *needs.get("sentences", ())) if text]
+    out["cause"] = known["cause"].get("sentences")
+    out["retested"] = known["versions"].get("standing")
+    return {name: value for name, value in out.items() if value not in ("", [], None)}
 
 
 def page(text: str, offset: int) -> dict[str, Any]:

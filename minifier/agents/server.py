@@ -115,7 +115,7 @@ class Agent:
     async def show_bug(
         self, ctx: Context, id: int, everything: bool = False, offset: int = 0, db: str = ""
     ) -> dict[str, Any]:
-        """Show one failure: its error, its graph and what was found out. everything: all fields as pages of JSON."""
+        """Show one failure: its error, its graph and what was found out. everything: its report as pages of JSON."""
         done = await self.verb(ctx, ["show", "--json", self.database(db), id])
         return excerpts.page(json.dumps(done.answer), offset) if everything else excerpts.detailed(done.answer)
 
@@ -141,9 +141,9 @@ class Agent:
         self, ctx: Context, id: int, consent: bool = False, sandbox: bool = False, db: str = ""
     ) -> dict[str, Any]:
         """Find the part of the backend in which a failure arises, and a way around it."""
-        await self.verb(ctx, ["explain", "--json", *_asked(consent, sandbox), self.database(db), id])
-        done = await self.verb(ctx, ["show", "--json", self.database(db), id])
-        return {"id": id, "cause": (done.answer.get("cause") or {}).get("sentences", [])}
+        done = await self.verb(ctx, ["explain", "--json", *_asked(consent, sandbox), self.database(db), id])
+        found = excerpts.detailed(done.answer)
+        return {name: found[name] for name in ("id", "fails_in", "ways_around", "cause") if name in found}
 
     async def get_script(
         self,

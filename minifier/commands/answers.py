@@ -4,9 +4,11 @@ what the verbs print."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
+
+from ..reporting.report import CaptureReport
 
 #: Exit codes of all verbs.
 DONE, ERROR = 0, 2
@@ -28,6 +30,8 @@ _CAPTURE = (
     "nodes_after", "inputs_before", "inputs_after", "operators", "comes_from", "queries", "verified", "runs",
     "headline", "reason", "created", "last_seen", "failure", "provenance", "graph_text", "problem",
 )  # fmt: skip
+#: The report of a capture, docs/report.md.
+_REPORT = tuple(each.name for each in fields(CaptureReport))
 
 
 class Form(StrEnum):
@@ -69,10 +73,7 @@ ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
     ),
     "run": VerbAnswer(Form.LIST, _CAPTURE, ("standing",), _NO_SCRIPT),
     "list": VerbAnswer(Form.LIST, _CAPTURE, ("standing",)),
-    "show": VerbAnswer(Form.OBJECT, _CAPTURE, (
-        "shown", "failed_passes", "explanation", "ablation", "cause", "problems", "retested", "first_node", "rest",
-        "backend_spec", "context", "graph", "scripts",
-    )),
+    "show": VerbAnswer(Form.OBJECT, _REPORT),
     "history": VerbAnswer(Form.OBJECT, ("reduction", "config", "start_nodes", "steps", "passes", "unconfirmed")),
     "repro": VerbAnswer(Form.OBJECT, ("id", "format", "verified", "runs", "signature", "tentative", "text", "files")),
     "report": VerbAnswer(Form.OBJECT, (), (
@@ -89,7 +90,7 @@ ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
         "shown", "runs", "seconds", "versions", "at", "other_signature", "since", "changed", "standing", "first_seen",
     ), {1: "a result is not as expected", 3: "a script cannot run here, or nothing was run"}),
     "ablate": VerbAnswer(Form.OBJECT, ("rows", "enters", "torch", "reduction")),
-    "explain": VerbAnswer(Form.OBJECT, ("key", "rows", "applications", "ways", "queries", "stopped")),
+    "explain": VerbAnswer(Form.OBJECT, _REPORT),
     "work": VerbAnswer(Form.LINES, ("at", "event", "text"), ("task", "bug", "capture")),
     "tasks": VerbAnswer(Form.LIST, (
         "id", "bug", "capture", "kind", "config", "budget", "priority", "state", "attempts", "needs", "worker", "why",

@@ -25,13 +25,17 @@ def explain(db: str, id_: int, budget: int, timeout: float, json_: bool, **asked
     Each switch of the backend is turned for the minimal case: an optimization off, a pass off, other code. What makes
     the failure go is named, and is tried on the captured graph. A search that was interrupted goes on.
     """
+    from ...store.index import Index
     from ..reporting import find_cause
+    from ..reporting.gathering import gather
     from .terminal import detail
 
     def done(row: SwitchRow) -> None:
         click.echo(f"{'; '.join(row.lines)}: {row.result}", err=True)
 
-    found = find_cause.explain(db, id_, budget=budget, timeout=timeout, confirm=ask, tell=note, done=done, **asked)
+    find_cause.explain(db, id_, budget=budget, timeout=timeout, confirm=ask, tell=note, done=done, **asked)
+    with Index.open(db, readonly=True) as index:
+        found = gather(index, id_)
     if json_:
         dump(found.to_json())
     else:

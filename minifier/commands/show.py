@@ -22,20 +22,15 @@ def show(db: str, id_: int, captured: bool, graph: bool, more: bool, json_: bool
     """
     from ...store.index import Index
     from ..oracle import first_node
-    from ..reporting import explanation
-    from ..reporting.details import details
-    from ..reporting.script_file import copies
+    from ..reporting.gathering import gather
     from .terminal import detail
 
     with Index.open(db, readonly=True) as index:
         if graph and not json_:
             detail.drawing(index, id_, str((first_node.stored(index, id_) or {}).get("node", "")))
             return
-        found = details(index, id_, captured=captured)
-        if (script := index.repros.get(id_, "script")) is not None:
-            found["scripts"] = [str(path) for path in copies(script.text, {Path(), Path(db).parent})]
-        explained = explanation.stored(index, id_)
+        found = gather(index, id_, captured=captured, folders={Path(), Path(db).parent})
     if json_:
-        dump({**found, **({} if explained is None else {"explanation": explained.to_json()})})
-        return
-    detail.show(found, db, explained, details=more, whole=captured)
+        dump(found.to_json())
+    else:
+        detail.show(found, db, details=more, whole=captured)

@@ -78,6 +78,11 @@ class Ablation:
         """True if the failure showed at all where the ablation was made. If not, no row says anything about it."""
         return any(row.result == SAME for row in self.rows if row.layer)
 
+    @property
+    def passing(self) -> tuple[str, ...]:
+        """The backends of torch that stop after a layer, and pass."""
+        return tuple(row.backend for row in self.rows if row.result == PASSES and row.layer not in ("", OWN))
+
     def to_json(self) -> Json:
         return codec.dump(self)
 

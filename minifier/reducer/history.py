@@ -101,6 +101,14 @@ def stored(index: Index, capture: int) -> History | None:
     return History(info.id, info.config, start, tuple(steps), tuple(efforts.values()), unconfirmed)
 
 
+def failed_passes(index: Index, reduction: int) -> dict[str, tuple[str, ...]]:
+    """The errors of passes themselves in a reduction, by pass."""
+    found: dict[str, list[str]] = {}
+    for verdict in index.verdicts.find(reduction, prefix=_PROBLEM).values():
+        found.setdefault(verdict.pass_name, []).append(verdict.detail)
+    return {name: tuple(texts) for name, texts in found.items()}
+
+
 def problem_key(pass_name: str, text: str) -> str:
     """The key of the row that holds the problem ``text`` of a pass."""
     return _PROBLEM + hashlib.sha256(f"{pass_name}\n{text}".encode()).hexdigest()[:32]

@@ -29,7 +29,7 @@ from ...repro_templates.source.inputs import SIDE_FILE
 from ...store.errors import StoreError
 from ...store.index import Index
 from ..consent import Tell, silent
-from . import record
+from . import script_header
 from .export import ExportRequest, export, prepared
 
 #: GitHub takes attachments of at most 25 MB.
@@ -177,7 +177,7 @@ def command(index: Index, capture_id: int, request: ExportRequest = _SCRIPT) -> 
         raise StoreError(f"the issue has {len(text):,} characters, GitHub takes {MOST_CHARACTERS:,}: attach a --bundle")
     capture = index.captures.get(capture_id)
     case = index.best(capture) or index.captures.case(capture_id)
-    kept = record.stored(index, capture)
+    kept = script_header.stored(index, capture)
     failure = kept.failure if kept is not None else capture.failure
     spec = BackendSpec.from_json(case.backend)
     if request.rename and kept is not None:

@@ -29,7 +29,7 @@ from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, State, StoredCapture
 from ...store.matching import FailureMatcher
 from ..consent import AgreedCase, Tell, may_run, silent
-from . import record
+from . import record, script_header
 
 
 def search_path(case: Case) -> list[str]:
@@ -186,7 +186,7 @@ def prepared(index: Index, capture_id: int, request: ExportRequest, stored: Stor
     paths = tuple(search_path(case))
     if request.is_stored and SIDE_FILE not in repro.text:
         return Prepared(request, repro.text, info, search_path=paths)
-    header = record.stored(index, capture)
+    header = script_header.stored(index, capture)
     if header is None:
         header = record.make_header(capture, case, failure, queries=capture.queries, timeout=alarm(repro.text))
         header = replace(header, python=str(capture.provenance.get("python", "")), platform="")  # not of this machine

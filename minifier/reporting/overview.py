@@ -15,22 +15,18 @@ from pathlib import PurePath
 
 from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.figures import figures, values
+from ...repro_templates.report.figures import Figures, Values, number
 from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group
-from ...repro_templates.report.phrases import log, without_paths
+from ...repro_templates.report.phrases import one_line, without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
-from ...repro_templates.source.expressions import Unprintable
-from ...repro_templates.source.function import print_graph
-from ...store.document.case import Case, Json
 from ...store.errors import StoreError
-from ...store.failure import Failure, FailureKind, identity_in_words, kind_in_words
+from ...store.failure import identity_in_words, kind_in_words
 from ...store.index import CaptureInfo, Index, StepInfo
 from ...store.privacy import private_json
 from ...store.text import count
-from ..oracle import ablation, first_node
-from ..reducer import history
-from . import explanation, illustrations, record
-from .standing import retested
+from . import illustrations
+from .gathering import of_info, source
+from .report import CaptureReport, Float64Error, ReportedFailure, ReportedResult, small_result
 
 #: The most failures that are shown in full, and the most characters of their texts and pictures.
 MOST, MOST_CHARACTERS = 40, 24_000_000
@@ -112,67 +108,101 @@ def _order(groups: Sequence[Group]) -> list[FailureRow]:
 
 def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row: FailureRow | None = None) -> Detail:
     """All about one failure, with at most ``nodes`` of its captured graph. ``row`` is its row in a list."""
-    detail = _told(index, capture, row or _row(capture))
+    row = row or _row(capture)
     try:
-        detail = replace(detail, facts=(*_known(capture), *_found(index, capture)))
-        detail = _graphs(index, capture, detail, nodes)
+        report = of_info(index, capture)
+        detail = replace(_told(report, row), facts=(*_known(report), *_found(report)))
+        detail = _graphs(index, capture, report, detail, nodes)
         detail = _script(index, capture, detail)
-        found = history.stored(index, capture.id)
-        detail = detail if found is None else _steps(detail, found.start_nodes, found.steps)
-        detail = _explained(index, capture, detail)
-        shown = illustrations.stored(index, capture.id)
-        detail = replace(detail, illustration_heading=shown.heading, illustrations=_without_paths(shown.items))
-        detail = _ablated(index, capture, detail)
+        last = index.reductions.last(capture.id)
+        if last is not None:
+            detail = _steps(detail, _begun(report), index.reductions.steps(last.id))
+        drawn = illustrations.stored(index, capture.id)
+        return replace(detail, illustration_heading=drawn.heading, illustrations=_without_paths(drawn.items))
     except StoreError as error:
-        detail = _with_note(replace(detail, facts=detail.facts or tuple(_known(capture))), error)
-    return detail
+        return _unreadable(row, capture, error)
 
 
 def in_brief(index: Index, capture: CaptureInfo) -> Detail:
     """Describe a failure for the page of its bug: no script, no large picture, no difference of a step."""
-    detail = _told(index, capture, _row(capture))
-    detail = replace(detail, frames=detail.frames[:_PAGE_ROWS])
+    row = _row(capture)
     try:
-        detail = replace(detail, facts=tuple(_found(index, capture)))
-        detail = _smallest_graph(index, capture, detail)
+        report = of_info(index, capture)
+        detail = replace(_told(report, row), facts=tuple(_found(report)))
+        detail = replace(detail, frames=detail.frames[:_PAGE_ROWS], matters=detail.matters[:_PAGE_ROWS])
+        detail = _smallest_graph(index, capture, report, detail)
         last = index.reductions.last(capture.id)
         if last is not None:
             steps = [replace(step, difference="") for step in index.reductions.steps(last.id)]
-            detail = _steps(detail, last.nodes_before or capture.nodes_before or 0, steps)
+            detail = _steps(detail, _begun(report), steps)
             detail = detail if len(steps) <= _PAGE_ROWS else replace(detail, steps=())
-        detail = _explained(index, capture, detail)
-        detail = replace(detail, matters=detail.matters[:_PAGE_ROWS])
-        detail = _ablated(index, capture, detail)
+        return detail
     except StoreError as error:
-        detail = _with_note(detail, error)
-    return detail
+        return _unreadable(row, capture, error)
 
 
-def _told(index: Index, capture: CaptureInfo, row: FailureRow) -> Detail:
-    """The failure of a capture as its script showed it, or as it was captured."""
-    failure = record.shown(index, capture)
-    return Detail(
-        row,
-        ": ".join(
-            filter(None, (capture.backend, capture.operators, without_paths(capture.headline or capture.reason, 300)))
-        ),
-        (),
-        message=_message(failure),
-        frames=tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames) if failure else (),
-        stderr=without_paths(failure.diagnostics[-_LONGEST:], _LONGEST) if failure else "",
-        figures=tuple(figures(failure)) if failure else (),
-        values=tuple(values(failure)) if failure else (),
-        said=log(failure) if failure and failure.kind is FailureKind.DIVERGENCE else "",
-        notes=(without_paths(capture.reason, 500),) if capture.reason else (),
-    )
+def _begun(report: CaptureReport) -> int:
+    """The compute nodes at the start of the last reduction."""
+    return (report.story.nodes if report.story is not None else 0) or 0
 
 
-def _with_note(detail: Detail, error: StoreError) -> Detail:
-    return replace(detail, notes=(*detail.notes, without_paths(str(error), 500)))
+def _unreadable(row: FailureRow, capture: CaptureInfo, error: StoreError) -> Detail:
+    """The view of a failure of which the index says no more than its row."""
+    notes = [without_paths(text, 500) for text in (capture.reason, str(error)) if text]
+    return Detail(row, _title(capture.backend, capture.operators, capture.headline or capture.reason), (),
+                  message=without_paths(capture.headline, _LONGEST), notes=tuple(notes))  # fmt: skip
 
 
-def _ablated(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
-    found = ablation.stored(index, capture.id)
+def _title(backend: str, operators: str, headline: str) -> str:
+    return ": ".join(filter(None, (backend, operators, without_paths(headline, 300))))
+
+
+def _told(report: CaptureReport, row: FailureRow) -> Detail:
+    """What the report says of the failure and of what was found out about it."""
+    failure, wrong = report.failure, report.divergence
+    headline = (failure.headline if failure is not None else "") or report.reason
+    detail = Detail(
+        row, _title(report.backend, row.operators, headline), (), message=_message(failure),
+        notes=tuple(without_paths(text, 500) for text in (report.reason, *report.problems) if text),
+    )  # fmt: skip
+    if failure is not None:
+        frames = tuple(f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames)
+        detail = replace(detail, frames=frames, stderr=without_paths(failure.printed[-_LONGEST:], _LONGEST))
+    if wrong is not None:
+        detail = replace(detail, figures=tuple(map(_figures, wrong.float64)), said=one_line(
+            wrong.assertion or "", 3000, lines=20
+        ), values=tuple(_values(one) for one in wrong.results or () if one.differing is not None))  # fmt: skip
+    if (needs := report.matters) is not None:
+        cut = (
+            () if needs.complete else (f"Incomplete: the explanation stopped after {count(needs.tested, 'variant')}.",)
+        )
+        texts = filter(None, (needs.summary, *needs.sentences, *cut))
+        detail = replace(detail, matters=tuple(without_paths(text, 1000) for text in texts))
+        if (variant := needs.variant) is not None:
+            passing = _cut(variant.difference)
+            detail = replace(detail, passes=without_paths(variant.passes_with, 1000), passing=passing)
+    return _ablated(report, detail)
+
+
+def _figures(found: Float64Error) -> Figures:
+    elements = f"{'?' if found.differing is None else found.differing} of {found.elements or '?'}"
+    where, kind, dtype = (one_line(text, 40) for text in (found.where, found.kind, found.dtype or ""))
+    return Figures(where, kind, number(found.error), number(found.eager_error), elements, dtype)
+
+
+def _values(found: ReportedResult) -> Values:
+    small = small_result(found) or ("", "")
+    texts = (found.actual or "", found.expected or "", *small)
+    actual, expected, all_actual, all_expected = (one_line(text, 200) for text in texts)
+    return Values(
+        where=one_line(found.where, 200), elements=f"{found.differing} of {found.elements or '?'}",
+        difference=number(found.largest_difference), at=str([*found.at]) if found.at else "",
+        actual=actual, expected=expected, all_actual=all_actual, all_expected=all_expected,
+    )  # fmt: skip
+
+
+def _ablated(report: CaptureReport, detail: Detail) -> Detail:
+    found = report.ablation
     if found is None:
         return detail
     if not found.shows:
@@ -183,51 +213,61 @@ def _ablated(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
     return replace(detail, layers=layers, enters=found.enters)
 
 
-def _known(capture: CaptureInfo) -> list[tuple[str, str]]:
-    """List the facts in the row of a capture."""
-    sizes = "not stored" if capture.nodes_before is None else count(capture.nodes_before, "node")
-    if capture.nodes_before is not None and capture.nodes_after is not None:
-        sizes = f"{capture.nodes_before} → {capture.nodes_after} nodes, {capture.inputs_before} → "
-        sizes += f"{capture.inputs_after} inputs, {count(capture.queries or 0, 'query')}"
+def _known(report: CaptureReport) -> list[tuple[str, str]]:
+    """List the facts of a failure that its row has."""
+    failure, before, after = report.failure, report.captured, report.minimal
+    sizes = "not stored" if before.nodes is None else count(before.nodes, "node")
+    if before.nodes is not None and after is not None:
+        queries = 0 if report.story is None else report.story.queries
+        sizes = f"{before.nodes} → {after.nodes} nodes, {before.inputs} → {after.inputs} inputs, "
+        sizes += count(queries, "query")
     facts = [
-        ("State", str(capture.state)),
-        ("Failure", f"{kind_in_words(capture.kind)} in {capture.phase}" if capture.kind else "none seen"),
-        ("Backend", capture.backend),
-        ("Bug", str(capture.bug) if capture.bug > 0 else ""),
-        ("Signature", identity_in_words(capture.signature, capture.kind, capture.operators)),
+        ("State", report.state),
+        ("Failure", f"{kind_in_words(failure.kind)} in {failure.phase}" if failure is not None else "none seen"),
+        ("Backend", report.backend),
+        ("Bug", str(report.bug or "")),
+        ("Signature", "" if failure is None else identity_in_words(
+            failure.signature, failure.kind, after.operators if after is not None else ""
+        )),
         ("Size", sizes),
-        ("Seen", f"{count(capture.occurrences, 'time')}, first {capture.created}, last {capture.last_seen}"),
-    ]
+        ("Seen", f"{count(report.occurrences, 'time')}, first {report.created}, last {report.last_seen}"),
+    ]  # fmt: skip
     return [(name, value) for name, value in facts if value]
 
 
-def _found(index: Index, capture: CaptureInfo) -> list[tuple[str, str]]:
-    """List the facts about a capture in other rows."""
+def _found(report: CaptureReport) -> list[tuple[str, str]]:
+    """List the facts that were found out about a failure."""
     facts = []
-    if (first := first_node.stored(index, capture.id)) is not None:
-        facts.append(("Begins at", f"{first.get('node')}, node {first.get('position')} of {first.get('of')}"))
-    if capture.comes_from:
-        facts.append(("Comes from", without_paths(capture.comes_from, 500)))
-    if capture.parent is not None:
-        facts.append(("Found while", f"minifying #{capture.parent}"))
-    facts += [("Retested", without_paths(line, 500)) for line in retested(index, capture)]
+    if report.layer is not None:
+        facts.append(("Fails in", without_paths(report.layer.fails_in, 500)))
+    ways = ["; ".join(way.lines) for way in report.ways_around or () if way.helps]
+    facts.append(("Works around", without_paths(" or ".join(ways), 500)))
+    if report.divergence is not None and (first := report.divergence.first_node) is not None:
+        facts.append(("Begins at", without_paths(f"{first.node}, node {first.position} of {first.of}", 500)))
+    if report.minimal is not None:
+        facts.append(("Comes from", without_paths(report.minimal.comes_from, 500)))
+    if report.parent is not None:
+        facts.append(("Found while", f"minifying #{report.parent}"))
+    if report.versions is not None:
+        facts += [("Retested", without_paths(line, 500)) for line in report.versions.standing]
+        facts.append(("First bad version", without_paths(report.versions.first_bad or "", 500)))
     return [(name, value) for name, value in facts if value]
 
 
-def _message(failure: Failure | None) -> str:
+def _message(failure: ReportedFailure | None) -> str:
     if failure is None:
         return ""
     message = f"{failure.type}: {failure.message}" if failure.type else failure.message
-    causes = [f"caused by {kind}: {text}" for kind, text in failure.causes]
+    causes = [f"caused by {cause.type}: {cause.message}" for cause in failure.causes]
     return without_paths("\n".join([message, *causes]), _LONGEST)
 
 
-def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> Detail:
+def _graphs(index: Index, capture: CaptureInfo, report: CaptureReport, detail: Detail, nodes: int) -> Detail:
     if capture.nodes_before is None:
-        return replace(detail, source=without_paths(capture.graph_text, 100_000))
+        return replace(detail, source=without_paths(report.captured.source or "", 100_000))
     case = index.captures.case(capture.id)
     best = index.best(capture)
-    begins = _begins(index, capture)
+    begins = _begins(report)
     left = {node.name for node in best.graph.compute} if best is not None else set()
     about = f"{capture.backend}, failure {capture.id}"
     after = None
@@ -238,51 +278,45 @@ def _graphs(index: Index, capture: CaptureInfo, detail: Detail, nodes: int) -> D
         kept={node.name for node in best.graph.nodes} - {"output"} if best is not None else (),
     )  # fmt: skip
     return replace(
-        detail, before=before, after=after, source=_source(case), minimal="" if best is None else _source(best),
-        environment=tuple(_environment(capture, best or case)),
+        detail, before=before, after=after, source=report.captured.source or source(case),
+        minimal="" if report.minimal is None else report.minimal.source, environment=tuple(_environment(report)),
     )  # fmt: skip
 
 
-def _smallest_graph(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
+def _smallest_graph(index: Index, capture: CaptureInfo, report: CaptureReport, detail: Detail) -> Detail:
     """Add the minimized graph, or else a part of the captured one."""
     best = index.best(capture)
     if best is None and capture.nodes_before is None:
-        return replace(detail, source=without_paths(capture.graph_text, _PAGE_CHARACTERS))
+        return replace(detail, source=without_paths(report.captured.source or "", _PAGE_CHARACTERS))
     case = best or index.captures.case(capture.id)
-    begins, names = _begins(index, capture), {node.name for node in case.graph.compute}
+    begins, names = _begins(report), {node.name for node in case.graph.compute}
     what = "captured" if best is None else "minimized"
     culprits = begins & names or (names if best is not None else set())
     label = f"The {what} graph of {capture.backend}, failure {capture.id}"
     drawn = picture(case.graph, label=label, culprits=culprits, limit=_PAGE_NODES)
-    environment = tuple(_environment(capture, case)[:_PAGE_ROWS])
-    if best is None:
+    environment = tuple(_environment(report)[:_PAGE_ROWS])
+    if report.minimal is None:
         return replace(detail, before=drawn, environment=environment)
-    source = _source(best)
+    printed = report.minimal.source
     return replace(
-        detail, after=drawn, minimal=source if len(source) <= _PAGE_CHARACTERS else "", environment=environment
+        detail, after=drawn, minimal=printed if len(printed) <= _PAGE_CHARACTERS else "", environment=environment
     )
 
 
-def _begins(index: Index, capture: CaptureInfo) -> set[str]:
+def _begins(report: CaptureReport) -> set[str]:
     """The node whose value is the first that differs, where that is known."""
-    first = first_node.stored(index, capture.id) or {}
-    return {str(first["node"])} if "node" in first else set()
+    first = None if report.divergence is None else report.divergence.first_node
+    return set() if first is None else {first.node}
 
 
-def _source(case: Case) -> str:
-    try:
-        return print_graph(case).text
-    except Unprintable as error:
-        return f"# cannot be printed: {error}"
-
-
-def _environment(capture: CaptureInfo, case: Case) -> list[tuple[str, str]]:
+def _environment(report: CaptureReport) -> list[tuple[str, str]]:
     """Versions, the provenance of the capture, and the settings of the backend and of the ambient context."""
-    known = {name: value for name, value in capture.provenance.items() if name not in ("origin", "backend")}
+    known = {name: value for name, value in report.provenance.items() if name not in ("origin", "backend")}
     found = [(name, _text(value)) for name, value in sorted(known.items())]
-    spec: Json = {k: v for k, v in case.backend.items() if k not in ("search_path", "source", "name")}
-    found += [(f"backend {name}", _text(value)) for name, value in spec.items()]
-    found += [(name, _text(value)) for name, value in case.context.items() if name != "rng"]
+    if (own := report.environment) is not None:
+        spec = {name: value for name, value in own.backend.items() if name not in ("source", "name")}
+        found += [(f"backend {name}", _text(value)) for name, value in spec.items()]
+        found += [(name, _text(value)) for name, value in own.context.items()]
     return [(name, value) for name, value in found if value]
 
 
@@ -308,19 +342,6 @@ def _steps(detail: Detail, start: int, found: Sequence[StepInfo]) -> Detail:
     points = [(0.0, start), *((float(s.queries), s.nodes) for s in found)]
     label = f"From {start} to {count(points[-1][1], 'compute node')} in {count(len(steps), 'step')}"
     return replace(detail, steps=steps, curve=curve(points, across="queries", label=label))
-
-
-def _explained(index: Index, capture: CaptureInfo, detail: Detail) -> Detail:
-    """The explanation of the minimal case: which features matter, and the nearest passing variant."""
-    found = explanation.stored(index, capture.id)
-    if found is None:
-        return detail
-    cut = () if found.complete else (f"Incomplete: the explanation stopped after {count(found.asked, 'variant')}.",)
-    texts = (*found.told(), *cut)
-    detail = replace(detail, matters=tuple(without_paths(text, 1000) for text in texts))
-    if (variant := found.passing_variant) is None:
-        return detail
-    return replace(detail, passes=without_paths(found.passes_with(), 1000), passing=_cut(variant.difference))
 
 
 def _without_paths(items: Sequence[Illustration]) -> tuple[Illustration, ...]:

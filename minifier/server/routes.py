@@ -32,6 +32,8 @@ from ...store.index.arrivals import Arrival, Stored
 from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
 from ...store.privacy import private_json
+from ..reporting.gathering import gather
+from ..reporting.report import CaptureReport
 from .access import OPEN
 from .caller import Caller, Refused
 from .disk import DiskState
@@ -281,9 +283,9 @@ def captures(served: Served, after: After = 0, limit: Limit = PAGE) -> list[Capt
 
 
 @router.get("/captures/{id}", tags=[READ])
-def capture(served: Served, id: Id) -> CaptureInfo:
-    """Return a capture."""
-    return served.index.captures.get(id)
+def capture(served: Served, id: Id) -> CaptureReport:
+    """Return the report of a capture: all that is known about it."""
+    return gather(served.index, id)
 
 
 @router.get("/bugs", tags=[READ])

@@ -63,10 +63,10 @@ def _all(row: Mapping[str, Any], side: str) -> str:
     values = row.get("values")
     if not isinstance(values, list) or not 1 < len(values) == row.get("of"):
         return ""
-    return f"[{', '.join(_short(value.get(side)) for value in values if isinstance(value, dict))}]"
+    return f"[{', '.join(short(value.get(side)) for value in values if isinstance(value, dict))}]"
 
 
-def _short(text: object) -> str:
+def short(text: object) -> str:
     """A number with six digits; other texts as they are."""
     try:
         return f"{float(str(text)):.6g}"

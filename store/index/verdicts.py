@@ -77,10 +77,12 @@ class Verdicts:
                 outcome=str(outcome), signature=signature, seconds=float(seconds), detail=here().mask(detail)
             )
 
-    def find(self, reduction_id: int) -> dict[str, StoredVerdict]:
-        """Every answered query of a reduction, by key."""
+    def find(self, reduction_id: int, *, prefix: str = "") -> dict[str, StoredVerdict]:
+        """Every answered query of a reduction whose key begins with ``prefix``, by key."""
         self.flush()
         query = select(VerdictRow).where(VerdictRow.reduction == reduction_id, VerdictRow.outcome.is_not(None))
+        if prefix:
+            query = query.where(VerdictRow.key.startswith(prefix, autoescape=True))
         with self._database.reading() as session:
             return {row.key: row.to(StoredVerdict) for row in session.scalars(query)}
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from ....repro_templates.report.figures import number, values
+from ....repro_templates.report.figures import number
 from ....repro_templates.report.phrases import points_to
 from ....repro_templates.report.text_graph import text_graph
 from ....repro_templates.source.layout import fitted
-from ....store import codec
-from ....store.failure import Failure, identity_in_words, kind_in_words
+from ....store.failure import identity_in_words, kind_in_words
 from ....store.index import Index, StepInfo
-from ....store.measured import MEASURED, SAID
 from ....store.text import count, without_addresses
 from ...printable import printable, shown, shown_json
 from ...reporting.differences import shorter
+from ...reporting.report import small_result
 from .parts import code, field, rows
 
 if TYPE_CHECKING:
     from ...oracle.ablation import Ablation
     from ...reducer.history import Effort, History
-    from ...reporting.cause import Cause
-    from ...reporting.explanation import Explanation
+    from ...reporting.report import CaptureReport, ReportedNeeds
 
 
 def ablation(found: Ablation) -> None:
@@ -38,22 +36,29 @@ def ablation(found: Ablation) -> None:
     console.print(Text(shown(points_to(found.enters))))
 
 
-def cause(found: Cause) -> None:
+def cause(found: CaptureReport) -> None:
     """Print the effect of each switch, the part in which the failure arises, and the ways around it."""
     console = Console()
+    searched = found.cause
+    if searched is None:
+        console.print(Text(shown(found.absent.get("cause", ""))))
+        return
     by_result: dict[str, list[str]] = {}
-    for row in found.rows:
-        text = row.part + (f" ({row.message})" if row.message else "")
+    for row in searched.switches:
+        text = " and ".join(row.parts) + (f" ({row.message})" if row.message else "")
         by_result.setdefault(row.result, []).append(text)
     for result, parts in by_result.items():
-        console.print(Text(printable(f"{result} with these switched: {', '.join(parts)}", 4000)))
-    for sentence in found.sentences():
-        console.print(Text(printable(sentence, 1000)))
-    for application in found.applications:
+        console.print(Text(shown(f"{result} with these switched: {', '.join(parts)}", 4000)))
+    for sentence in searched.sentences:
+        console.print(Text(shown(sentence, 1000)))
+    if found.layer is not None and found.layer.layer:
+        console.print(Text(shown(f"Layer: {_layer(found)}.", 1000)))
+    for application in searched.applications:
         for given, outcome in ((application.fails_with, "fails"), (application.passes_with, "passes")):
             if application.checked:
-                console.print(Text(printable(f"{outcome}: {' '.join(given)} python repro.py", 1000)), soft_wrap=True)
-    console.print(Text(f"({count(found.queries, 'query')})"))
+                console.print(Text(shown(f"{outcome}: {' '.join(given)} python repro.py", 1000)), soft_wrap=True)
+    _values(found, console)
+    console.print(Text(f"({count(searched.queries, 'query')})"))
 
 
 #: Lines of a graph and of an error that `minify show` prints unasked.
@@ -61,9 +66,8 @@ LONGEST_GRAPH, LONGEST_ERROR = 40, 10
 
 
 def show(
-    found: Mapping[str, Any],
+    found: CaptureReport,
     db: str,
-    explained: Explanation | None = None,
     *,
     details: bool = False,
     whole: bool = False,
@@ -71,79 +75,97 @@ def show(
 ) -> None:
     """Print a failure for a person: the error, the graph, the parts that matter, and the next command.
 
-    ``found`` is from `fxminify.minifier.reporting.details`. Unless it is ``whole``, only the first lines of the
-    graph are printed.
+    Unless it is ``whole``, only the first lines of the graph are printed.
     """
     console = console or Console()
-    failure = found.get("shown") or found.get("failure") or {}
-    verified = found["state"] == "verified"
-    runs = f": {found['verified']} of {found.get('runs')} fresh runs of the script show it" if found.get("runs") else ""
-    reason = f": {found['reason']}" if found.get("reason") else ""
-    smaller = found.get("nodes_after") is not None
-    field("failure", f"{kind_in_words(found['kind'])} in {found['phase']}" if found["kind"] else None, console)
-    this = f"{printable(db)} {found['id']}"
-    error = without_addresses(f"{failure.get('type', '')}: {failure.get('message', '')}".strip(": "))
-    if found["headline"] not in error:  # it has what the compiler printed
-        error = found["headline"] if error in found["headline"] else f"{found['headline']}\n{error}"
-    more = 0 if details else len(error.splitlines()) - LONGEST_ERROR
-    field("error", found["headline"] if more > 0 else error, console)
-    if more > 0:
-        field("", f"the whole text, {len(error.splitlines())} lines: minify show {this} --details", console)
-    _values(failure, console)
-    field("begins at", _first_node(found.get("first_node") or {}), console)
-    field("comes from", found.get("comes_from"), console)
-    field("backend", found["backend"], console)
-    field("state", f"{found['state']}{runs}{reason}", console)
-    field("nodes", f"{found['nodes_before']} → {found['nodes_after']}" if smaller else found["nodes_before"], console)
+    this = f"{printable(db)} {found.id}"
+    verified = found.state == "verified"
+    _error(found, this, console, details=details)
+    _values(found, console)
+    field("begins at", _first_node(found), console)
+    field("comes from", found.minimal.comes_from if found.minimal is not None else None, console)
+    field("backend", found.backend, console)
+    field("state", _state(found), console)
+    nodes = found.captured.nodes
+    field("nodes", nodes if found.minimal is None else f"{nodes} → {found.minimal.nodes}", console)
     console.print(Text("     graph", style="bold"))
-    text = fitted(shown(found.get("graph") or "", 100_000), console.width)
+    source = found.captured.source if whole or found.minimal is None else found.minimal.source
+    text = fitted(shown(source or "", 100_000), console.width)
     lines = text.splitlines()
     cut = not whole and len(lines) > LONGEST_GRAPH
     code("\n".join(lines[:LONGEST_GRAPH]) if cut else text, console=console)
     if cut:
         field("", f"and {len(lines) - LONGEST_GRAPH} more lines: minify show {this} --captured", console)
-    if explained is not None:
-        explanation(explained, console=console)
-    field("problem", "\n".join(found.get("problems", ())) or None, console)
-    field("cause", "\n".join((found.get("cause") or {}).get("sentences", ())) or None, console)
+    if found.matters is not None:
+        explanation(found.matters, console=console)
+    field("problem", "\n".join(found.problems) or None, console)
+    field("cause", "\n".join(found.cause.sentences) or None if found.cause is not None else None, console)
     if details or not verified:
         _details(found, console)
-    field("layer", _layer(found.get("ablation") or {}), console)
-    field("the rest", f"of the captured graph {found['rest']}" if found.get("rest") else None, console)
-    field("retested", "\n".join(found.get("retested") or ()), console)
+    field("layer", _layer(found), console)
+    field("the rest", f"of the captured graph {found.rest}" if found.rest else None, console)
+    field("retested", "\n".join(found.versions.standing) if found.versions is not None else None, console)
     if verified:
-        written = found.get("scripts")
+        written = [file for script in found.scripts for file in script.files]
         field("script", "\n".join(written) if written else f"minify repro {this} -o repro.py", console)
         field("more", None if details else f"minify show {this} --details", console)
-    elif found["state"] == "pending":
+    elif found.state == "pending":
         field("next", f"minify run {this}", console)
 
 
-def _values(failure: Mapping[str, Any], console: Console) -> None:
+def _state(found: CaptureReport) -> str:
+    runs = found.verification
+    shown_in = (
+        f": {runs.shown} of {runs.runs} fresh runs of the script show it" if runs is not None and runs.runs else ""
+    )
+    return f"{found.state}{shown_in}{f': {found.reason}' if found.reason else ''}"
+
+
+def _error(found: CaptureReport, this: str, console: Console, *, details: bool) -> None:
+    """Print the kind of the failure and its message, of a long one only the headline."""
+    failure = found.failure
+    if failure is None:
+        return
+    field("failure", f"{kind_in_words(failure.kind)} in {failure.phase}", console)
+    error = without_addresses(f"{failure.type}: {failure.message}".strip(": "))
+    if failure.headline not in error:  # it has what the compiler printed
+        error = failure.headline if error in failure.headline else f"{failure.headline}\n{error}"
+    more = 0 if details else len(error.splitlines()) - LONGEST_ERROR
+    field("error", failure.headline if more > 0 else error, console)
+    if more > 0:
+        field("", f"the whole text, {len(error.splitlines())} lines: minify show {this} --details", console)
+
+
+def _values(found: CaptureReport, console: Console) -> None:
     """The text of the assertion that failed in the script of a divergence, and the values of small results."""
-    detail = failure.get("detail") or {}
-    lines = printable(str(detail.get(SAID, "")), 2000).splitlines()
-    field("assert", "\n".join(line for line in lines if line.strip()), console)
-    for row in values(codec.load(failure, Failure)) if detail.get(MEASURED) else ():
-        if row.all_actual:
-            field("compiled", f"{row.all_actual} ({row.where})", console)
-            field("eager", row.all_expected, console)
+    if found.divergence is None:
+        return
+    lines = printable(found.divergence.assertion or "", 2000).splitlines()
+    field("assert", "\n".join(line for line in lines if line.strip()) or None, console)
+    for row in found.divergence.results or ():
+        if small := small_result(row):
+            field("compiled", f"{small[0]} ({row.where})", console)
+            field("eager", small[1], console)
 
 
-def _details(found: Mapping[str, Any], console: Console) -> None:
+def _details(found: CaptureReport, console: Console) -> None:
     """Print the details that a person needs if the graph does not suffice."""
-    failure = found.get("failure") or {}
-    frames = [f"{frame['file']}:{frame['line']} {frame['function']}" for frame in failure.get("frames", ())[-6:]]
-    failed = [f"{name}: {text}" for name, texts in found.get("failed_passes", {}).items() for text in texts]
-    known = shown_json(found.get("provenance") or {}).items()
-    field("bug", found["bug"] if found["bug"] > 0 else None, console)
-    field("signature", identity_in_words(found["signature"], found["kind"], found["operators"]), console)
-    field("seen", f"{count(found['occurrences'], 'time')}, first {found['created']}", console)
-    field("failed", "\n".join(failed), console)
-    field("queries", found.get("queries") or None, console)
+    failure, minimal, story = found.failure, found.minimal, found.story
+    known = shown_json(found.provenance or {}).items()
+    field("bug", found.bug, console)
+    if failure is not None:
+        operators = "" if minimal is None else minimal.operators
+        field("signature", identity_in_words(failure.signature, failure.kind, operators), console)
+    field("seen", f"{count(found.occurrences, 'time')}, first {found.created}", console)
+    if story is not None:
+        failed = [f"{name}: {text}" for name, texts in story.failed_passes.items() for text in texts]
+        field("failed", "\n".join(failed), console)
+        field("queries", story.queries or None, console)
     field("from", "\n".join(f"{k}: {v}" for k, v in known if k not in ("origin", "backend")), console)
-    field("frames", "\n".join(frames), console)
-    field("stderr", str(failure.get("diagnostics") or "")[-1500:], console)
+    if failure is not None:
+        frames = [f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames[-6:]]
+        field("frames", "\n".join(frames), console)
+        field("stderr", failure.printed[-1500:], console)
 
 
 def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Console | None = None) -> None:
@@ -162,22 +184,22 @@ def drawing(index: Index, capture_id: int, culprit: str = "", *, console: Consol
         console.print(Text(shown(line)), no_wrap=True, overflow=fit, crop=console.is_terminal)  # type: ignore[arg-type]
 
 
-def _layer(found: Mapping[str, Any]) -> str | None:
+def _layer(found: CaptureReport) -> str | None:
     """The answer of an ablation, with the backends of torch that pass; None where it says nothing."""
-    rows = found.get("rows", ())
-    if not any(row["result"] == "same failure" for row in rows if row["layer"]):
+    layer = found.layer
+    if layer is None or layer.layer is None:
         return None
-    passing = [row["backend"] for row in rows if row["layer"] and row["result"] == "passes"]
-    aside = f" ({', '.join(passing)} {'passes' if len(passing) == 1 else 'pass'})" if passing else ""
-    return f"{found['enters']}{aside}"
+    aside = f" ({', '.join(layer.passing)} {'passes' if len(layer.passing) == 1 else 'pass'})" if layer.passing else ""
+    return f"{layer.layer}{aside}"
 
 
-def _first_node(found: Mapping[str, Any]) -> str | None:
+def _first_node(found: CaptureReport) -> str | None:
     """The first node whose value differs, for a person."""
-    if not found:
+    first = None if found.divergence is None else found.divergence.first_node
+    if first is None:
         return None
-    error = f"off by {number(found.get('error'))}, eager by {number(found.get('eager_error'))}"
-    return f"{found.get('node')}, node {found.get('position')} of {found.get('of')} of the captured graph ({error})"
+    error = f"off by {number(first.error)}, eager by {number(first.eager_error)}"
+    return f"{first.node}, node {first.position} of {first.of} of the captured graph ({error})"
 
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.
@@ -247,14 +269,15 @@ def passes(efforts: Sequence[Effort], *, console: Console | None = None) -> None
             console.print(Text(message, style="yellow"), soft_wrap=True)
 
 
-def explanation(found: Explanation, *, console: Console | None = None) -> None:
+def explanation(found: ReportedNeeds, *, console: Console | None = None) -> None:
     """Print the parts that matter, the evidence below it, and the nearest candidate that passes."""
     console = console or Console()
-    for place, sentence in enumerate(found.told() or ("-",)):
+    told = [text for text in (found.summary, *found.sentences) if text]
+    for place, sentence in enumerate(told or ("-",)):
         field("" if place else "matters", sentence, console)
     cut = "" if found.complete else ", and was cut short: there is more to ask"
-    field("", f"({count(found.asked, 'variant')} tested{cut})", console)
-    if found.passing_variant is not None:
-        field("passes", f"with {found.passes_with()}", console)
-        for line in shown(found.passing_variant.difference).splitlines()[:SHORT]:
+    field("", f"({count(found.tested, 'variant')} tested{cut})", console)
+    if found.variant is not None:
+        field("passes", f"with {found.variant.passes_with}", console)
+        for line in shown(found.variant.difference).splitlines()[:SHORT]:
             _changed(line, "            ", console)

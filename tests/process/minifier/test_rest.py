@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.minifier.reporting.details import details
+from fxminify.minifier.reporting.gathering import gather
 from fxminify.store.index import Index, State
 
 
@@ -38,6 +38,6 @@ def test_another_failure_behind_it_is_a_capture(
     assert (result.state, result.capture.nodes_after) == (State.VERIFIED, 1)
     with Index.open(str(path), readonly=True) as index:
         found = [row for row in index.captures.find() if row.parent == 1]
-        assert details(index, 1)["rest"] == words
+        assert gather(index, 1).rest == words
     assert [row.headline.partition(": ")[2] for row in found] == others
     assert [row.id for row in found] == list(result.others)

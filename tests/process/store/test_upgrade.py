@@ -20,7 +20,7 @@ from index_tasks import boom
 
 from fxminify.cli import main
 from fxminify.minifier.oracle import ablation, first_node
-from fxminify.minifier.reporting import explanation, illustrations, record
+from fxminify.minifier.reporting import explanation, illustrations, script_header
 from fxminify.store.index import BugStatus, Index, RetestResult, State, StoreError, TaskState, upgrade
 from fxminify.store.index.upgrade import BACKUP
 
@@ -87,7 +87,7 @@ def test_everything_in_it_is_read(tmp_path: Path, schema: str) -> None:
         assert found.asked == 3
         assert layers is not None
         assert layers.enters == "Dynamo"
-        header = record.stored(index, index.captures.get(1))
+        header = script_header.stored(index, index.captures.get(1))
         assert header is not None
         assert header.runs == "3 of 3"
         index.captures.set_state(2, State.BLOCKED)

@@ -18,8 +18,9 @@ from rich.console import Console
 from fxminify.cli import main
 from fxminify.minifier.commands.terminal import detail, listings, parts
 from fxminify.minifier.commands.terminal.progress import RunProgress
-from fxminify.minifier.reporting.details import details
+from fxminify.minifier.reporting.gathering import gather
 from fxminify.minifier.reporting.overview import overview
+from fxminify.minifier.reporting.report import ReportedFrame
 from fxminify.minifier.session import events
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -110,9 +111,11 @@ def test_a_listing_fits_the_terminal(tmp_path: Path, width: int) -> None:
 def test_a_failure_in_detail_fits_eighty_columns(desk: Desk) -> None:
     indexes.small(desk.db)
     with Index.open(str(desk.db), readonly=True) as index:
-        found = details(index, 1)
-    found["failure"]["message"] = "word " * 100 + "x" * 200
-    found["failure"]["frames"] = [{"file": "torch/" + "y" * 100, "line": 3, "function": "f"}]
+        found = gather(index, 1)
+    assert found.failure is not None
+    frame = ReportedFrame(file="torch/" + "y" * 100, line=3, function="f")
+    failure = replace(found.failure, message="word " * 100 + "x" * 200, frames=(frame,))
+    found = replace(found, failure=failure)
     shown = Console(file=io.StringIO(), width=80)
     detail.show(found, "repro.db", details=True, console=shown)
     lines = text_of(shown).splitlines()
@@ -190,7 +193,7 @@ def test_nothing_of_a_database_moves_the_cursor(tmp_path: Path) -> None:
         shown = Console(file=io.StringIO(), width=80, force_terminal=coloured, no_color=True)
         with Index.open(str(db), readonly=True) as index:
             listings.table(index.bugs.page(), str(db), console=shown)
-            detail.show(details(index, id), str(db), details=True, console=shown)
+            detail.show(gather(index, id), str(db), details=True, console=shown)
             detail.drawing(index, id, console=shown)
         assert [c for c in "\x07\u202e\r\b" if c in text_of(shown)] == []
         assert "\x1b[2J" not in text_of(shown)
@@ -230,7 +233,8 @@ def test_a_graph_that_has_no_source_form_is_still_shown_and_drawn(tmp_path: Path
         id = indexes.add(
             index, replace(case, graph=Graph((x, node, output), {"f": {"module": module}})), indexes.failing("m")
         )
-        assert details(index, id)["graph"].startswith("(cannot be printed: node 'f': a call_module node has")
+        printed = gather(index, id).captured.source or ""
+        assert printed.startswith("# cannot be printed: node 'f': a call_module node has")
         shown = Console(file=io.StringIO(), width=80)
         detail.drawing(index, id, console=shown)
         told = overview(index).details[0]

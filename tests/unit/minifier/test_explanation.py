@@ -13,6 +13,7 @@ from fxminify.minifier.commands.terminal import detail
 from fxminify.minifier.oracle.verdict import Outcome
 from fxminify.minifier.reporting.explanation import Explanation, PassingVariant
 from fxminify.minifier.reporting.features import MOST, Aspect, Feature, ProbeAnswer
+from fxminify.minifier.reporting.gathering import needs
 from fxminify.store.errors import StoreError
 
 
@@ -212,7 +213,7 @@ def test_another_failure_and_another_operator_have_a_sentence() -> None:
     ]
     assert summary(*found) == ""
     console = Console(file=io.StringIO(), width=100)
-    detail.explanation(Explanation(found[:2], asked=5), console=console)
+    detail.explanation(needs(Explanation(found[:2], asked=5)), console=console)
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         f"   matters  Fails in another way with float64 or float16: {said}.",
         "            Fails in another way with bfloat16: signal 11.",

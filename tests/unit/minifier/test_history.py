@@ -13,8 +13,8 @@ from rich.console import Console
 
 from fxminify.minifier.commands.terminal import detail
 from fxminify.minifier.reducer.history import EXPLAIN, begin_at, describe, difference, stored, tensor, values
-from fxminify.minifier.reporting.details import details
 from fxminify.minifier.reporting.differences import shorter
+from fxminify.minifier.reporting.gathering import gather
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.store.document.case import Case, Graph, Json, Node, TensorSpec
 from fxminify.store.errors import StoreError
@@ -157,10 +157,11 @@ def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -
         index.reductions.accept(reduction, case, {})
         assert (log.queries, VerdictLog(log.session, reduction).known) == (0, {})
         found = stored(index, 1)
-        shown = details(index, 1)
+        shown = gather(index, 1)
     assert found is not None
     assert [(e.pass_name, e.asked, e.problems) for e in found.passes] == [("plain-values", 0, ["KeyError: 'x'"])]
-    assert shown["failed_passes"] == {"plain-values": ["KeyError: 'x'"]}
+    assert shown.story is not None
+    assert shown.story.failed_passes == {"plain-values": ("KeyError: 'x'",)}
     stream = io.StringIO()
     detail.history(found, console=Console(file=stream, width=200))
     assert "the pass plain-values failed, and the reduction went on: KeyError: 'x'" in stream.getvalue()

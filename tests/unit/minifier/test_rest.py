@@ -15,7 +15,7 @@ from fxminify.minifier.commands.terminal import detail
 from fxminify.minifier.oracle import rest
 from fxminify.minifier.oracle.rest import Rest
 from fxminify.minifier.oracle.verdict import Outcome
-from fxminify.minifier.reporting.details import details
+from fxminify.minifier.reporting.gathering import gather
 from fxminify.store.document.case import Graph, Node
 from fxminify.store.index import Index
 
@@ -111,7 +111,7 @@ def test_the_answer_is_kept(tmp_path: Path, outcome: Outcome, words: str) -> Non
         assert found is not None
         assert found.words(minimal("b")) == words
         console = Console(file=io.StringIO(), width=200)
-        detail.show({**details(index, id), "rest": words}, "repro.db", console=console)
+        detail.show(replace(gather(index, id), rest=words), "repro.db", console=console)
         shown = [line for line in console.file.getvalue().splitlines() if "the rest" in line]  # type: ignore[attr-defined]
         assert shown == ([f"  the rest  of the captured graph {words}"] if words else [])
         index.artifacts.save(id, rest.ARTIFACT, {"without": 3})

@@ -17,8 +17,8 @@ from fxminify.minifier.reporting.cause import Cause, SwitchRow, WayAround
 from fxminify.minifier.reporting.explanation import Explanation
 from fxminify.minifier.reporting.export import ExportRequest, prepared
 from fxminify.minifier.reporting.features import Aspect, Feature, ProbeAnswer
-from fxminify.minifier.reporting.findings import by_version, first_bad, newest
 from fxminify.minifier.reporting.record import keep, make_header
+from fxminify.minifier.reporting.retests import by_version, first_bad, newest
 from fxminify.repro_templates.anonymous import anonymous
 from fxminify.repro_templates.comment import MOST_LINES, Findings, shortened
 from fxminify.repro_templates.context import Header
