@@ -1,4 +1,5 @@
-"""Write the generated pages: modules.md, cli.md and answers.md in `docs/`, and the picture in `docs/architecture.md`.
+"""Write the generated pages: modules.md, cli.md, answers.md and report.md in `docs/`, the picture in
+`docs/architecture.md`, and the JSON Schema of a report.
 
 ``make docs`` runs it; a test fails when a page is not what this writes.
 """
@@ -7,15 +8,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import grimp
+import msgspec
 
 from fxminify.minifier.commands import GROUPS
 from fxminify.minifier.commands.answers import ANSWERS, COMMON, ERROR_FIELDS
+from fxminify.minifier.reporting.report import CaptureReport
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -113,6 +118,79 @@ def answers() -> str:
     return "\n".join(out) + "\n"
 
 
+_ABOUT_REPORTS = """\
+Written from the types in `minifier/reporting/report.py` by `make docs`.
+
+A report is one JSON object that says all that is known about a capture. `minify show DB ID --json` and
+`minify explain DB ID --json` print it, `GET /api/v1/captures/{id}` answers it, and
+`minify report DB ID --bundle OUT.zip` has it as `report.json`. `minify show`, the pages, the issue, the comment and the
+tools of an agent are made from it.
+
+Every field is always there. A value that was not measured is null, and `absent` may say why, by the path of the field:
+`{"story": "it was not minified"}`. A value that was measured on another case than the minimal one of the report counts
+as not measured. Private text is masked ([security.md](security.md)). In a bundle, `provenance` is empty and
+`failure.printed` left out.
+
+`schema` is the version of the form. Fields may be added without a new version. A field goes, or gets another meaning,
+only with a new one. The package contains the form as a JSON Schema,
+[report.schema.json](../minifier/reporting/report.schema.json).
+"""
+
+
+def report() -> str:
+    """Write the fields of a report, section by section, from its JSON Schema."""
+    schema = report_schema()
+    out = [
+        "# The report of a capture\n",
+        _ABOUT_REPORTS,
+        *_section("", schema["$defs"][_defined(schema)], schema),
+    ]
+    return "\n".join(out)
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of a report."""
+    made = msgspec.json.schema(CaptureReport)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The report of a capture", **made}
+
+
+def _section(path: str, described: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+    """A heading, a sentence and a table for an object of the schema, then those of the objects in it."""
+    if path:
+        yield f"## {path}\n"
+        yield f"{described['description']}\n"
+    rows, inside = [], []
+    for name, field in described["properties"].items():
+        type_, objects = _type(field)
+        rows.append(f"| `{name}` | {type_} | {field.get('description', '').replace('|', chr(92) + '|')} |")
+        place = f"{path}.{name}" if path else name
+        inside += [(place, schema["$defs"][_defined(one)]) for one in objects]
+    yield "| field | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    for place, one in inside:
+        yield from _section(place, one, schema)
+
+
+def _type(field: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """The type of a field in words, and the objects in it that have a section of their own."""
+    if "anyOf" in field:
+        found = [_type(one) for one in field["anyOf"]]
+        return " or ".join(sorted((name for name, _ in found), key=lambda n: n == "null")), found[0][1] + found[1][1]
+    if "$ref" in field:
+        return "object", [field]
+    if "enum" in field:
+        return " or ".join(f"`{json.dumps(value)}`" for value in field["enum"]), []
+    if field.get("type") == "array":
+        if "prefixItems" in field:
+            return f"list of {len(field['prefixItems'])}", []
+        name, objects = _type(field["items"])
+        return f"list of {name}{'' if name.startswith('list') else 's'}", objects
+    return str(field["type"]), []
+
+
+def _defined(reference: dict[str, Any]) -> str:
+    return str(reference["$ref"]).rpartition("/")[2]
+
+
 def _fields(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
@@ -189,6 +267,8 @@ def pages() -> dict[Path, str]:
         DOCS / "modules.md": modules(),
         DOCS / "cli.md": command_line(),
         DOCS / "answers.md": answers(),
+        DOCS / "report.md": report(),
+        ROOT / "minifier" / "reporting" / "report.schema.json": f"{json.dumps(report_schema(), indent=1)}\n",
         architecture: f"{before}{START}{picture()}{END}{after}",
     }
 

@@ -41,7 +41,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "docs/versions",
         "docs/security",
     ),
-    "Reference": ("docs/cli", "docs/answers", "docs/reference", "docs/api", "docs/format", "CHANGELOG"),
+    "Reference": ("docs/cli", "docs/answers", "docs/report", "docs/reference", "docs/api", "docs/format", "CHANGELOG"),
     "How it works": ("docs/architecture", "docs/reduction", "docs/modules", "docs/benchmarks", "benchmarks/README"),
     "Contribute": ("CONTRIBUTING",),
 }

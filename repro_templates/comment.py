@@ -30,6 +30,7 @@ class Findings:
     * ``works_around``: settings with which the case and the captured graph pass.
     * ``first_bad``: the first failing version of the tried versions. ``now``: the result of the last retest where it
       is not the same failure.
+    * ``values``: all values of a small result, of the compiled function and of eager.
     """
 
     necessary: tuple[str, ...] = ()
@@ -40,10 +41,12 @@ class Findings:
     works_around: tuple[str, ...] = ()
     first_bad: str = ""
     now: str = ""
+    values: str = ""
 
     def rows(self) -> list[tuple[str, str]]:
         """Return a label and a text in Markdown for each finding that there is."""
         found = {
+            "Compiled and eager": self.values,
             "Necessary": _joined(self.necessary),
             "Passes with": _joined(self.passes_with),
             "Does not matter (as tested)": _joined(self.free),

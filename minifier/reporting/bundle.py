@@ -28,15 +28,18 @@ from ...repro_templates.report.phrases import one_line, title
 from ...repro_templates.source.inputs import SIDE_FILE
 from ...store.errors import StoreError
 from ...store.index import Index
+from ...store.privacy import private_json
 from ..consent import Tell, silent
 from . import script_header
 from .export import ExportRequest, export, prepared
+from .gathering import gather
+from .report import published
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20
 #: GitHub takes issues of at most that many characters.
 MOST_CHARACTERS = 65_536
-MANIFEST = "manifest.json"
+MANIFEST, REPORT = "manifest.json", "report.json"
 _SCRIPT = ExportRequest()
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
@@ -102,8 +105,9 @@ def collect(
     """Collect capture ``capture_id`` in these formats, by default in all formats, with the files beside them.
 
     ``options`` are the options of `export`, ``sandbox`` confines all that is run, ``tell`` gets each sentence once.
-    A format of another package that cannot be made is left out, which ``tell`` reports. Raises `StoreError` without
-    a verified script, and for a bundle larger than `MOST_BYTES`.
+    A format of another package that cannot be made is left out, which ``tell`` reports. With all formats
+    comes the report of the capture, unless it is renamed. Raises `StoreError` without a verified script, and for a
+    bundle larger than `MOST_BYTES`.
     """
     entries: list[Entry] = []
     contents: dict[str, bytes] = {}
@@ -137,6 +141,12 @@ def collect(
                     entries.append(_entry(name, what, data))
     with Index.open(db, readonly=True) as index:
         capture = index.captures.get(capture_id)
+        found = None if formats is not None or request.rename else gather(index, capture_id)
+    if request.rename and formats is None:
+        left_out[REPORT] = "it has the names of the program"
+    if found is not None:
+        contents[REPORT] = (json.dumps(private_json(published(found).to_json()), indent=1) + "\n").encode()
+        entries.append(_entry(REPORT, "the report", contents[REPORT]))
     total = sum(map(len, contents.values()))
     if total > MOST_BYTES:
         largest = max(contents, key=lambda name: len(contents[name]))

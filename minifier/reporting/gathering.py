@@ -113,8 +113,8 @@ class _Gathering:
             occurrences=info.occurrences,
             created=info.created,
             last_seen=info.last_seen,
-            failure=self.failure(failure, header),
-            divergence=self.divergence(failure, header),
+            failure=self.failure(failure),
+            divergence=self.divergence(failure),
             captured=self.captured_graph(best, case, whole=captured),
             minimal=None if best is None else _minimal(best),
             story=self.story(last),
@@ -147,7 +147,7 @@ class _Gathering:
 
     # Failure and values
 
-    def failure(self, failure: Failure | None, header: Header | None) -> report.ReportedFailure | None:
+    def failure(self, failure: Failure | None) -> report.ReportedFailure | None:
         if failure is None:
             self.absent["failure"] = "no failure was seen"
             return None
@@ -164,11 +164,10 @@ class _Gathering:
             frames=tuple(report.ReportedFrame(file=f.file, function=f.function, line=f.line) for f in frames),
             printed=failure.diagnostics,
             signal=failure.signal,
-            shown_by="script" if header is not None and self.info.verified else "program",
             eager=eager if isinstance(eager, str) else None,
         )
 
-    def divergence(self, failure: Failure | None, header: Header | None) -> report.ReportedDivergence | None:
+    def divergence(self, failure: Failure | None) -> report.ReportedDivergence | None:
         if failure is None or failure.kind is not FailureKind.DIVERGENCE:
             self.absent["divergence"] = "the failure is no divergence of values"
             return None

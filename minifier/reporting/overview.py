@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.figures import Figures, Values, number
+from ...repro_templates.report.figures import Figures, Values, form, number
 from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group
 from ...repro_templates.report.phrases import one_line, without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
@@ -198,6 +198,7 @@ def _values(found: ReportedResult) -> Values:
         where=one_line(found.where, 200), elements=f"{found.differing} of {found.elements or '?'}",
         difference=number(found.largest_difference), at=str([*found.at]) if found.at else "",
         actual=actual, expected=expected, all_actual=all_actual, all_expected=all_expected,
+        form=one_line(form(found.dtype, found.shape, found.expected_dtype, found.expected_shape), 200),
     )  # fmt: skip
 
 

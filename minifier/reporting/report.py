@@ -8,7 +8,7 @@ say why. ``docs/report.md`` and ``report.schema.json`` are written from the type
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from ...repro_templates.report.figures import short
@@ -18,6 +18,8 @@ from ...store.document.case import Json
 
 #: The version of the form of a report. Fields may be added without a new one.
 SCHEMA: Literal[1] = 1
+#: Why a field is empty in a report that is handed on.
+LEFT_OUT = "left out of what is handed on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,6 @@ class ReportedFailure:
     frames: Annotated[tuple[ReportedFrame, ...], about("the stack, the frame that raised last")]
     printed: Annotated[str, about("what was written on standard error meanwhile")]
     signal: Annotated[int | None, about("the signal that ended the process")]
-    shown_by: Annotated[
-        Literal["script", "program"], about("whether type and message are those of the script or of the program")
-    ]
     eager: Annotated[str | None, about("the error of eager for the same call; empty: it raised nothing")]
 
 
@@ -413,6 +412,14 @@ class CaptureReport:
     def to_json(self) -> Json:
         """The report as JSON values."""
         return codec.dump(self)
+
+
+def published(report: CaptureReport) -> CaptureReport:
+    """``report`` without what only those who have the program need: where it was captured, and standard error."""
+    absent = {**report.absent, "provenance": LEFT_OUT, "failure.printed": LEFT_OUT}
+    failure = None if report.failure is None else replace(report.failure, printed="")
+    scripts = tuple(replace(script, files=()) for script in report.scripts if script.format == "script")
+    return replace(report, provenance={}, failure=failure, scripts=scripts, absent=absent)
 
 
 def small_result(result: ReportedResult) -> tuple[str, str] | None:

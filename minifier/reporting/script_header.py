@@ -10,7 +10,7 @@ from ...repro_templates.comment import Findings
 from ...repro_templates.context import Header
 from ...store.index import CaptureInfo, Index
 from . import gathering, record
-from .report import CaptureReport
+from .report import CaptureReport, small_result
 
 #: The most rows in the table of reduction steps, and the most lines of the difference of a variant.
 _MOST_STEPS, _MOST_LINES = 20, 40
@@ -54,6 +54,7 @@ def findings(report: CaptureReport) -> Findings:
         works_around=tuple("; ".join(way.lines) for way in ways if way.helps),
         first_bad="" if versions is None else versions.first_bad or "",
         now="" if versions is None else versions.newest or "",
+        values=_values(report),
     )
     if needs is None:
         return found
@@ -61,6 +62,14 @@ def findings(report: CaptureReport) -> Findings:
     if not needs.needs and not passes and needs.variant is not None:
         passes = (needs.variant.passes_with,)
     return replace(found, necessary=needs.needs, passes_with=passes, free=needs.free, also_fails=needs.also_fails)
+
+
+def _values(report: CaptureReport) -> str:
+    """The values of the first small result: ``output 0: [1, 0.5] and [1, 0.25]``. Empty if there is none."""
+    for result in (report.divergence.results if report.divergence is not None else None) or ():
+        if small := small_result(result):
+            return f"{result.where}: {small[0]} and {small[1]}"
+    return ""
 
 
 def _steps(report: CaptureReport) -> tuple[tuple[str, int, int], ...]:

@@ -32,7 +32,7 @@ class Values:
     """A result of a script that differs in ``elements``.
 
     At the index ``at`` it differs most, by ``difference``: the compiled function gives ``actual``, eager ``expected``.
-    ``all_actual`` and ``all_expected`` have all values of a small result.
+    ``all_actual`` and ``all_expected`` have all values of a small result. ``form`` is its dtype and its shape.
     """
 
     where: str
@@ -43,6 +43,7 @@ class Values:
     expected: str
     all_actual: str = ""
     all_expected: str = ""
+    form: str = ""
 
 
 def values(failure: Failure) -> Iterator[Values]:
@@ -51,11 +52,21 @@ def values(failure: Failure) -> Iterator[Values]:
     for row in rows if isinstance(rows, list | tuple) else ():
         if isinstance(row, dict) and "error" in row:
             given = row | {f"all_{name}": text for name in ("actual", "expected") if (text := _all(row, name))}
+            given["form"] = form(*(row.get(name) for name in ("dtype", "shape", "expected_dtype", "expected_shape")))
             texts = {name: one_line(str(given.get(name, "")), 200) for name in Values.__dataclass_fields__}
             texts["elements"] = one_line(f"{row.get('elements', '?')} of {row.get('of', '?')}", 40)
             texts["difference"] = number(row.get("error"))
             texts["at"] = "" if row.get("at") == [] else texts["at"]
             yield Values(**texts)
+
+
+def form(dtype: object, shape: object, expected_dtype: object, expected_shape: object) -> str:
+    """The dtype and the shape of a result: ``float32[4]``, or ``int64[4] instead of int32[4]``; empty if unknown."""
+    actual, expected = (
+        f"{name}[{', '.join(map(str, sizes))}]" if name and isinstance(sizes, list | tuple) else ""
+        for name, sizes in ((dtype, shape), (expected_dtype, expected_shape))
+    )
+    return actual if actual == expected or not expected else f"{actual} instead of {expected}"
 
 
 def _all(row: Mapping[str, Any], side: str) -> str:

@@ -70,7 +70,7 @@ def known(folder: Path) -> dict[str, dict[str, Any]]:
 def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checked:
     """Check the claims and the answers of `minify show --json`."""
     out = Checked()
-    for feature in (found.get("explanation") or {}).get("features", ()):
+    for feature in (found["matters"] or {}).get("features", ()):
         name, claim = named(feature), feature["claim"]
         false = []
         if claim == "does not matter" and _any(truth.get("matters", ()), name):
@@ -83,7 +83,7 @@ def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checke
             wrong = [a["value"] for a in feature["answers"] if a["outcome"] == outcome and a["value"] in values]
             false += [f"{name}: the report lists {value} as one that {verb}" for value in wrong]
         out += Checked(1 + len(feature["answers"]), false)
-    features = (found.get("explanation") or {}).get("features", ())
+    features = (found["matters"] or {}).get("features", ())
     matter = [named(feature) for feature in features if feature["claim"] == "matters"]
     missing = [pattern for pattern in truth.get("told", ()) if not _any([pattern], " | ".join(matter))]
     return out + Checked(len(truth.get("told", ())), [f"nothing says that {pattern} matters" for pattern in missing])
@@ -97,10 +97,10 @@ def named(feature: Mapping[str, Any]) -> str:
 def about_the_rest(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checked:
     """Check the report about the captured graph without the culprit, and about the layers."""
     out = Checked()
-    if "rest" in found and "rest" in truth:
+    if found["rest"] is not None and "rest" in truth:
         said = found["rest"].startswith(truth["rest"])
         out += Checked(1, [] if said else [f"of the rest it says: {found['rest']}"])
-    if (ablation := found.get("ablation")) and "layer" in truth:
+    if (ablation := found["ablation"]) and "layer" in truth:
         said = truth["layer"] in ablation["enters"]
         out += Checked(1, [] if said else [f"it enters in {truth['layer']}, and the report says {ablation['enters']}"])
     return out
@@ -108,7 +108,7 @@ def about_the_rest(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checke
 
 def about_sentences(found: Mapping[str, Any], reports: Mapping[str, str]) -> Checked:
     """Check that each report has the sentences of the explanation, and no others of their kind."""
-    explained = found.get("explanation") or {}
+    explained = found["matters"] or {}
     told = {" ".join(text.split()) for text in (explained.get("summary", ""), *explained.get("sentences", ()))}
     own = {sentence for text in told for sentence in _TOLD.findall(text)}
     out = Checked()

@@ -73,7 +73,7 @@ def test_every_failure_of_a_process_is_a_row(pending: list[dict[str, Any]]) -> N
 
 def test_the_graph_is_the_one_the_backend_received(captured: Desk) -> None:
     """Row 7: the backend had replaced every operator before it failed."""
-    graph = captured.json("show", "repro.db", 4)["graph"]
+    graph = captured.json("show", "repro.db", 4)["captured"]["source"]
     assert [name for name in ("sin", "cos", "relu", "sum") if f"{name}(" in graph] == ["sin", "cos", "relu", "sum"]
 
 
@@ -131,14 +131,14 @@ def test_the_line_of_the_program_is_kept(minified: Desk, rows: dict[int, dict[st
 def test_what_matters_is_shown_and_reported(minified: Desk, rows: dict[int, dict[str, Any]]) -> None:
     """Row 3 needs its option, row 1 nothing but its operator."""
     details = minified.json("show", "repro.db", 3)
-    assert 'option "fuse" = True' in details["explanation"]["summary"].partition("Does not matter")[0]
-    explained = minified.json("show", "repro.db", 1)["explanation"]
+    assert 'option "fuse" = True' in details["matters"]["summary"].partition("Does not matter")[0]
+    explained = minified.json("show", "repro.db", 1)["matters"]
     assert explained["summary"] == (
         "Does not matter (as tested): dtype (float64, float16, bfloat16), values (ones, random numbers), "
         "sizes in x.shape[0] (2, 16, 17), requires_grad."
     )
     assert explained["complete"]
-    assert explained["passing_variant"]["what"].endswith(" instead of torch.relu")
+    assert explained["variant"]["passes_with"].endswith(" in place of torch.relu")
     said = minified.invoke("show", "repro.db", 1).stdout
     issue = minified.invoke("repro", "repro.db", 1, "--format", "issue").stdout
     for text in (said, issue):

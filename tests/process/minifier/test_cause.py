@@ -113,10 +113,13 @@ def test_inductors_vector_code_is_named_and_the_script_shows_the_application(tmp
     command = [sys.executable, "-m", "fxminify", "capture", "--check", "program.py"]
     subprocess.run(command, cwd=tmp_path, check=False, capture_output=True)
     minify("run", "repro.db", "1")
-    cause = Cause.from_json(json.loads(minify("explain", "repro.db", "1", "--json")))
-    assert cause.fails_in() == "vectorised C++ code; lowering of acosh (application 1 of 1)"
-    assert cause.ways[0].lines[0].startswith("torch._inductor.config.cpp.")
-    assert [a.checked for a in cause.applications] == [True]
+    report = json.loads(minify("explain", "repro.db", "1", "--json"))
+    assert report["layer"]["part"] == "vectorised C++ code; lowering of acosh (application 1 of 1)"
+    assert report["layer"]["layer"] == "the backend inductor"
+    assert report["ways_around"][0]["lines"][0].startswith("torch._inductor.config.cpp.")
+    assert [a["checked"] for a in report["cause"]["applications"]] == [True]
+    (result,) = report["divergence"]["results"]
+    assert (result["dtype"], result["actual"], result["expected"]) == ("float32", "inf", "69.7708")
     assert "Fails in: vectorised C++ code" in minify("show", "repro.db", "1")
     issue = minify("repro", "repro.db", "1", "--format", "issue").replace("\\", "")
     assert "Fails in: vectorised C++ code" in issue

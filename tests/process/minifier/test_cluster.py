@@ -188,6 +188,6 @@ def test_a_reduction_on_a_cluster_is_the_same(tmp_path: pathlib.Path) -> None:
         rows = json.loads(done.stdout)
         graphs = [json.loads(minify("show", "repro.db", str(r["id"]), "--json").stdout) for r in rows]
         states = [(row["state"], row["kind"]) for row in rows]
-        found.append((states, [(g["graph"], g["explanation"]["summary"]) for g in graphs]))
+        found.append((states, [(g["minimal"]["source"], g["matters"]["summary"]) for g in graphs]))
     assert found[0][0] == [("verified", "compile_error"), ("verified", "crash")]
     assert found[0] == found[1]
