@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,8 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SHOWING = [
     ("list",), ("list", "--each"), ("list", "--json"), ("show", "1"), ("show", "1", "--details"),
     ("show", "1", "--captured"), ("show", "1", "--graph"), ("show", "1", "--json"), ("show", "2"), ("history", "1"),
+    ("show", "4"), ("show", "4", "--json"), ("repro", "4", "--format", "issue"), ("repro", "4", "--format", "comment"),
+    ("report", "4", "-o", "four.html"), ("report", "4", "--bundle", "four.zip"),
     ("history", "1", "--json"), ("history", "1", "--step", "2"), ("history", "1", "--step", "2", "--json"),
     ("repro", "1"), ("repro", "1", "--json"), ("repro", "1", "--format", "issue"), ("repro", "1", "--format", "pytest"),
     ("repro", "1", "--format", "notebook"), ("repro", "1", "--format", "bisect"), ("repro", "1", "--rename"),
@@ -67,13 +70,20 @@ def test_a_verb_says_nothing_of_it(folder: Path, verb: tuple[str, ...]) -> None:
     for path in set(folder.rglob("*")) - before:
         if path.suffix in (".html", ".xml", ".py", ".md", ".json"):
             assert planted.left(html.unescape(path.read_text())) == [], path
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+                assert "report.json" in names
+                assert {name: found for name in names if (found := planted.left(archive.read(name).decode()))} == {}
 
 
 #: Answers of a server that have texts of an index.
 ANSWERS = [
-    "/bugs", "/bugs?q=planted", "/bugs/1", "/bugs/2", "/captures/1", "/captures/2", "/tasks", "/workers",
+    "/bugs", "/bugs?q=planted", "/bugs/1", "/bugs/2", "/captures/1", "/captures/2", "/captures/4",
+    "/tasks", "/workers",
     "/bugs/1/merge?into=2", "/bugs/1?format=issue", "/bugs/1?format=pytest", "/bugs/1/script?format=issue",
-    "/api/v1/status", "/api/v1/captures", "/api/v1/captures/1", "/api/v1/captures/2", "/api/v1/bugs", "/api/v1/bugs/1",
+    "/api/v1/status", "/api/v1/captures", "/api/v1/captures/1", "/api/v1/captures/2",
+    "/api/v1/captures/4", "/api/v1/bugs", "/api/v1/bugs/1",
     "/api/v1/bugs/1/sightings", "/api/v1/bugs/1/script", "/api/v1/bugs/1/script?format=issue", "/api/v1/tasks",
     "/api/v1/workers", "/api/v1/events?seconds=0&after=0", "/metrics",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 from indexes import add, chain, failing, minify
 
 from fxminify.store.document.case import Graph
-from fxminify.store.failure import Frame
+from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.index import Index, RetestResult, TokenScope
 from fxminify.store.index.deliveries import NEW, WHATS
 
@@ -67,8 +67,32 @@ def planted(db: Path) -> None:
         index.tasks.join("w", {"backend=planted"})
         index.deliveries.collect("team", WHATS)
         add(index, chain(["tan"]), failing("no tan"))
+        _divergence(index)
         index.deliveries.collect("team", (NEW, *WHATS))
     _raw(db)
+
+
+def _divergence(index: Index) -> None:
+    """A minified divergence, number 4, with values, a layer and a cause."""
+    from fxminify.minifier.oracle.ablation import OWN, PASSES, SAME, Ablation, AblationRow
+    from fxminify.minifier.reporting import cause, record
+
+    row = {"item": 0, "where": LINE, "elements": 1, "of": 2, "error": "0.5", "at": [0], "actual": LINE,
+           "expected": LINE, "dtype": LINE, "expected_dtype": "float32", "shape": [2], "expected_shape": [2],
+           "values": [{"at": [n], "actual": LINE, "expected": LINE} for n in (0, 1)]}  # fmt: skip
+    detail = {"class": "value", "where": LINE, "dtype": LINE, "error": "0.5", "eager_error": "0.1", "measured": [row]}
+    wrong = Failure(FailureKind.DIVERGENCE, Phase.FORWARD, message=TEXT, detail={**detail, "said": TEXT})
+    case = chain(["sin"])
+    id = add(index, chain(["relu", "sin"]), wrong)
+    minify(index, id, case, script=_SCRIPT)
+    reduction, capture = index.reductions.last(id), index.captures.get(id)
+    assert reduction is not None
+    record.keep(index, id, record.make_header(capture, case, wrong, queries=7, timeout=60, runs="3 of 3"))
+    rows = (cause.SwitchRow((LINE,), (LINE,), cause.CURES, TEXT),)
+    found = cause.Cause(cause.key_of(case, "2.13.0"), rows, ways=(cause.WayAround((LINE,), 2, cause.HELPS),))
+    index.artifacts.save(id, cause.ARTIFACT, found.to_json())
+    layers = (AblationRow("eager", "Dynamo", PASSES, TEXT), AblationRow("planted", OWN, SAME, TEXT))
+    index.artifacts.save(id, "ablation", Ablation(layers, LINE, "2.13.0", reduction.id).to_json())
 
 
 def _artifacts(failure: Any) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def test_the_schema_is_one_and_has_every_field_described() -> None:
 
 def test_a_field_of_another_type_does_not_fit(tmp_path: Path) -> None:
     found = document(known(tmp_path / "repro.db"))
-    for wrong in ({"schema": 2}, {"id": "1"}, {"failure": {}}, {"more": 1}):
+    changes: tuple[dict[str, Any], ...] = ({"schema": 2}, {"id": "1"}, {"failure": {}}, {"more": 1})
+    for wrong in changes:
         with pytest.raises(jsonschema.ValidationError):
             fitting(found | wrong)
 
