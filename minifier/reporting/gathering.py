@@ -127,7 +127,7 @@ class _Gathering:
             rest=self.rest(best),
             versions=self.versions(header),
             environment=self.environment(header, case),
-            provenance=info.provenance,
+            provenance={name: value for name, value in info.provenance.items() if name != "origin"},
             illustration_heading=drawn.heading,
             illustrations=tuple(
                 report.ReportedIllustration(name=item.name, text=item.text, error=item.error) for item in drawn.items
@@ -385,7 +385,7 @@ def _number(value: object) -> str | None:
 
 
 def needs(found: explanation.Explanation) -> report.ReportedNeeds:
-    """What an explanation found out, in words and as data."""
+    """The answers of an explanation, in words and as data."""
     words = found.wording
     variant: report.ReportedVariant | None = None
     if (passing := found.passing_variant) is not None:

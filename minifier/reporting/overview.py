@@ -158,7 +158,7 @@ def _title(backend: str, operators: str, headline: str) -> str:
 
 
 def _told(report: CaptureReport, row: FailureRow) -> Detail:
-    """What the report says of the failure and of what was found out about it."""
+    """Show the failure of a report, and the answers about it."""
     failure, wrong = report.failure, report.divergence
     headline = (failure.headline if failure is not None else "") or report.reason
     detail = Detail(
@@ -312,7 +312,7 @@ def _begins(report: CaptureReport) -> set[str]:
 
 def _environment(report: CaptureReport) -> list[tuple[str, str]]:
     """Versions, the provenance of the capture, and the settings of the backend and of the ambient context."""
-    known = {name: value for name, value in report.provenance.items() if name not in ("origin", "backend")}
+    known = {name: value for name, value in report.provenance.items() if name != "backend"}
     found = [(name, _text(value)) for name, value in sorted(known.items())]
     if (own := report.environment) is not None:
         spec = {name: value for name, value in own.backend.items() if name not in ("source", "name")}

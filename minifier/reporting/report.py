@@ -60,7 +60,7 @@ class ReportedFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementValues:
-    """One element of a result."""
+    """An element of a result."""
 
     at: Annotated[tuple[int, ...], about("its index, empty for a scalar")]
     actual: Annotated[str, about("its value as the backend computed it, with the digits that its dtype needs")]

@@ -65,7 +65,7 @@ def findings(report: CaptureReport) -> Findings:
 
 
 def _values(report: CaptureReport) -> str:
-    """The values of the first small result: ``output 0: [1, 0.5] and [1, 0.25]``. Empty if there is none."""
+    """The values of the first small result: ``output 0: [1, 0.5] and [1, 0.25]``. Empty without one."""
     for result in (report.divergence.results if report.divergence is not None else None) or ():
         if small := small_result(result):
             return f"{result.where}: {small[0]} and {small[1]}"

@@ -161,7 +161,7 @@ def _details(found: CaptureReport, console: Console) -> None:
         failed = [f"{name}: {text}" for name, texts in story.failed_passes.items() for text in texts]
         field("failed", "\n".join(failed), console)
         field("queries", story.queries or None, console)
-    field("from", "\n".join(f"{k}: {v}" for k, v in known if k not in ("origin", "backend")), console)
+    field("from", "\n".join(f"{k}: {v}" for k, v in known if k != "backend"), console)
     if failure is not None:
         frames = [f"{frame.file}:{frame.line} {frame.function}" for frame in failure.frames[-6:]]
         field("frames", "\n".join(frames), console)
