@@ -59,7 +59,7 @@ def keep(index: Index, capture_id: int, header: Header) -> None:
 
 
 def kept(index: Index, capture: CaptureInfo) -> Header | None:
-    """The header that `keep` stored. None where there is none, or it cannot be read."""
+    """The header that `keep` stored. None if it is missing or cannot be read."""
     return _read(index.artifacts.get(capture.id, ARTIFACT))
 
 
