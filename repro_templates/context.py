@@ -23,7 +23,7 @@ from ..store.masking import readable
 from ..store.rates import GONE, runs_that_tell
 from ..store.text import count
 from .comment import Findings
-from .report.figures import Figures, Values, figures, number, values
+from .report.figures import Figures, Values, figures, number
 from .report.phrases import (
     actual,
     code,
@@ -70,6 +70,7 @@ class Header:
     * ``tentative`` is the reason why the failure is not certain, or empty.
     * ``cause`` has sentences about the part of the compiler in which the failure arises, and about ways around it.
     * ``findings`` has what was measured on the case of the script, in phrases for a comment.
+    * ``values`` has the results that differ in the run of the script.
     """
 
     failure: Failure
@@ -98,6 +99,7 @@ class Header:
     tentative: str = ""
     cause: tuple[str, ...] = ()
     findings: Findings = field(default_factory=Findings)
+    values: tuple[Values, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +356,7 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "tentative": one_line(header.tentative, 300),
         "log": log(failure),
         "figures": list(figures(failure)),
-        "values": list(values(failure)),
+        "values": list(header.values),
         "first": first_node(header.first),
         "cause": [prose(text) for text in header.cause],
         "layers": header.layers,

@@ -33,13 +33,13 @@ from ..consent import Tell, silent
 from . import script_header
 from .export import ExportRequest, export, prepared
 from .gathering import gather
-from .report import published
+from .report import REPORT, published
 
 #: GitHub takes attachments of at most 25 MB.
 MOST_BYTES = 24 << 20
 #: GitHub takes issues of at most that many characters.
 MOST_CHARACTERS = 65_536
-MANIFEST, REPORT = "manifest.json", "report.json"
+MANIFEST = "manifest.json"
 _SCRIPT = ExportRequest()
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 from ... import __version__
 from ...repro_templates.context import Header
 from ...repro_templates.formats import OURS
-from ...repro_templates.report.figures import number
+from ...repro_templates.report.figures import evidence, number
 from ...repro_templates.source.expressions import Unprintable
 from ...repro_templates.source.function import print_graph
 from ...store import codec
 from ...store.document.case import Case, called_names
 from ...store.document.program_lines import comes_from, program_lines
 from ...store.errors import StoreError
-from ...store.failure import EAGER, NUMERIC, Failure, FailureKind
+from ...store.failure import EAGER, Failure, FailureKind
 from ...store.index import CaptureInfo, Index, ReductionInfo, State
 from ...store.measured import MEASURED, SAID
 from ..oracle import ablation, first_node, rest
@@ -364,19 +364,14 @@ def source(case: Case) -> str:
 
 def _float64(failure: Failure) -> Iterable[report.Float64Error]:
     """The errors of a divergence, and of those beside it, against a float64 run."""
-    others = failure.detail.get("others", ())
-    for item in [dict(failure.detail), *(others if isinstance(others, list | tuple) else ())]:
-        if not isinstance(item, dict) or item.get("class") not in (*NUMERIC, "mutation"):
-            continue
-        error, eager = _number(item.get("error")), _number(item.get("eager_error"))
-        if error is not None and eager is not None:
-            differing, elements = item.get("elements"), item.get("of")
-            yield report.Float64Error(
-                where=str(item.get("where", "")), kind=str(item["class"]),
-                dtype=str(item["dtype"]) if "dtype" in item else None, error=error, eager_error=eager,
-                differing=differing if isinstance(differing, int) else None,
-                elements=elements if isinstance(elements, int) else None,
-            )  # fmt: skip
+    for item in evidence(failure):
+        differing, elements = item.get("elements"), item.get("of")
+        yield report.Float64Error(
+            where=str(item.get("where", "")), kind=str(item["class"]),
+            dtype=str(item["dtype"]) if "dtype" in item else None, error=str(item["error"]),
+            eager_error=str(item["eager_error"]), differing=differing if isinstance(differing, int) else None,
+            elements=elements if isinstance(elements, int) else None,
+        )  # fmt: skip
 
 
 def _number(value: object) -> str | None:

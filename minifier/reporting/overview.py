@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from ...backends.adapters import Illustration
 from ...repro_templates.report.curve import curve
-from ...repro_templates.report.figures import Figures, Values, form, number
+from ...repro_templates.report.figures import Figures, number
 from ...repro_templates.report.html import Detail, FailureReport, FailureRow, Group
 from ...repro_templates.report.phrases import one_line, without_paths
 from ...repro_templates.report.picture import MOST_NODES, picture
@@ -26,7 +26,7 @@ from ...store.privacy import private_json
 from ...store.text import count
 from . import illustrations
 from .gathering import of_info, source
-from .report import CaptureReport, Float64Error, ReportedFailure, ReportedResult, small_result
+from .report import CaptureReport, Float64Error, ReportedFailure, values
 
 #: The most failures that are shown in full, and the most characters of their texts and pictures.
 MOST, MOST_CHARACTERS = 40, 24_000_000
@@ -171,7 +171,7 @@ def _told(report: CaptureReport, row: FailureRow) -> Detail:
     if wrong is not None:
         detail = replace(detail, figures=tuple(map(_figures, wrong.float64)), said=one_line(
             wrong.assertion or "", 3000, lines=20
-        ), values=tuple(_values(one) for one in wrong.results or () if one.differing is not None))  # fmt: skip
+        ), values=values(report))  # fmt: skip
     if (needs := report.matters) is not None:
         cut = (
             () if needs.complete else (f"Incomplete: the explanation stopped after {count(needs.tested, 'variant')}.",)
@@ -188,18 +188,6 @@ def _figures(found: Float64Error) -> Figures:
     elements = f"{'?' if found.differing is None else found.differing} of {found.elements or '?'}"
     where, kind, dtype = (one_line(text, 40) for text in (found.where, found.kind, found.dtype or ""))
     return Figures(where, kind, number(found.error), number(found.eager_error), elements, dtype)
-
-
-def _values(found: ReportedResult) -> Values:
-    small = small_result(found) or ("", "")
-    texts = (found.actual or "", found.expected or "", *small)
-    actual, expected, all_actual, all_expected = (one_line(text, 200) for text in texts)
-    return Values(
-        where=one_line(found.where, 200), elements=f"{found.differing} of {found.elements or '?'}",
-        difference=number(found.largest_difference), at=str([*found.at]) if found.at else "",
-        actual=actual, expected=expected, all_actual=all_actual, all_expected=all_expected,
-        form=one_line(form(found.dtype, found.shape, found.expected_dtype, found.expected_shape), 200),
-    )  # fmt: skip
 
 
 def _ablated(report: CaptureReport, detail: Detail) -> Detail:

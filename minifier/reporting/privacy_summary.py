@@ -21,6 +21,7 @@ from ...store.privacy import revealing
 from ...store.private_values import here
 from ...store.scrubbing import MASKED
 from ...store.text import count
+from .report import REPORT
 
 _SHAPES = {
     "an absolute path": "absolute paths",
@@ -78,6 +79,8 @@ def listing(
         *([f"error: {' and '.join(parts)}, without paths"] if parts else []),
         "versions of torch, Python, the packages the backend stands on, the operating system and the processor",
     ]
+    if REPORT in files:
+        inside.append(f"file {REPORT}: all this, the answers about the failure, and the passes that made it smaller")
     inside += [f"file {name}: {len(content):,} bytes of captured values"
                for name, content in files.items() if name.endswith(".safetensors")]  # fmt: skip
     texts = {n: content.decode("utf-8", "replace") for n, content in files.items() if not n.endswith(".safetensors")}

@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from ...repro_templates.report.figures import short
+from ...repro_templates.report.figures import Values, form, number, short
+from ...repro_templates.report.phrases import one_line
 from ...store import codec
 from ...store.codec import about
 from ...store.document.case import Json
 
 #: The version of the form of a report. Fields may be added without a new one.
 SCHEMA: Literal[1] = 1
+#: The file of a report in a bundle.
+REPORT = "report.json"
 #: Why a field is empty in a report that is handed on.
 LEFT_OUT = "left out of what is handed on"
 
@@ -422,7 +425,24 @@ def published(report: CaptureReport) -> CaptureReport:
     return replace(report, provenance={}, failure=failure, scripts=scripts, absent=absent)
 
 
-def small_result(result: ReportedResult) -> tuple[str, str] | None:
+def values(report: CaptureReport) -> tuple[Values, ...]:
+    """A row for each result with other values, for a table."""
+    results = report.divergence.results if report.divergence is not None else None
+    return tuple(_row(result) for result in results or () if result.differing is not None)
+
+
+def _row(found: ReportedResult) -> Values:
+    texts = (found.actual or "", found.expected or "", *(_all(found) or ("", "")))
+    actual, expected, all_actual, all_expected = (one_line(text, 200) for text in texts)
+    return Values(
+        where=one_line(found.where, 200), elements=f"{found.differing} of {found.elements or '?'}",
+        difference=number(found.largest_difference), at=str([*found.at]) if found.at else "",
+        actual=actual, expected=expected, all_actual=all_actual, all_expected=all_expected,
+        form=one_line(form(found.dtype, found.shape, found.expected_dtype, found.expected_shape), 200),
+    )  # fmt: skip
+
+
+def _all(result: ReportedResult) -> tuple[str, str] | None:
     """All values of a small result, compiled and of eager, in six digits; None for a scalar and a large one."""
     if not result.values or not 1 < len(result.values) == result.elements:
         return None

@@ -10,7 +10,7 @@ from ...repro_templates.comment import Findings
 from ...repro_templates.context import Header
 from ...store.index import CaptureInfo, Index
 from . import gathering, record
-from .report import CaptureReport, small_result
+from .report import CaptureReport, values
 
 #: The most rows in the table of reduction steps, and the most lines of the difference of a variant.
 _MOST_STEPS, _MOST_LINES = 20, 40
@@ -43,7 +43,7 @@ def completed(header: Header, report: CaptureReport) -> Header:
         })  # fmt: skip
     drawn = tuple(Illustration(item.name, item.text, error=item.error) for item in report.illustrations)
     header = replace(header, illustration_heading=report.illustration_heading, illustrations=drawn)
-    return replace(header, findings=findings(report), steps=_steps(report))
+    return replace(header, findings=findings(report), steps=_steps(report), values=values(report))
 
 
 def findings(report: CaptureReport) -> Findings:
@@ -54,7 +54,7 @@ def findings(report: CaptureReport) -> Findings:
         works_around=tuple("; ".join(way.lines) for way in ways if way.helps),
         first_bad="" if versions is None else versions.first_bad or "",
         now="" if versions is None else versions.newest or "",
-        values=_values(report),
+        values=_small(report),
     )
     if needs is None:
         return found
@@ -64,12 +64,10 @@ def findings(report: CaptureReport) -> Findings:
     return replace(found, necessary=needs.needs, passes_with=passes, free=needs.free, also_fails=needs.also_fails)
 
 
-def _values(report: CaptureReport) -> str:
+def _small(report: CaptureReport) -> str:
     """The values of the first small result: ``output 0: [1, 0.5] and [1, 0.25]``. Empty without one."""
-    for result in (report.divergence.results if report.divergence is not None else None) or ():
-        if small := small_result(result):
-            return f"{result.where}: {small[0]} and {small[1]}"
-    return ""
+    small = (f"{row.where}: {row.all_actual} and {row.all_expected}" for row in values(report) if row.all_actual)
+    return next(small, "")
 
 
 def _steps(report: CaptureReport) -> tuple[tuple[str, int, int], ...]:

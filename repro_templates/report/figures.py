@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...store.failure import NUMERIC, Failure, FailureKind
-from ...store.measured import MEASURED
 from .phrases import one_line
 
 
@@ -46,20 +45,6 @@ class Values:
     form: str = ""
 
 
-def values(failure: Failure) -> Iterator[Values]:
-    """The results that differ in the run of the script that showed ``failure``. None for a failure without a script."""
-    rows = failure.detail.get(MEASURED, ())
-    for row in rows if isinstance(rows, list | tuple) else ():
-        if isinstance(row, dict) and "error" in row:
-            given = row | {f"all_{name}": text for name in ("actual", "expected") if (text := _all(row, name))}
-            given["form"] = form(*(row.get(name) for name in ("dtype", "shape", "expected_dtype", "expected_shape")))
-            texts = {name: one_line(str(given.get(name, "")), 200) for name in Values.__dataclass_fields__}
-            texts["elements"] = one_line(f"{row.get('elements', '?')} of {row.get('of', '?')}", 40)
-            texts["difference"] = number(row.get("error"))
-            texts["at"] = "" if row.get("at") == [] else texts["at"]
-            yield Values(**texts)
-
-
 def form(dtype: object, shape: object, expected_dtype: object, expected_shape: object) -> str:
     """The dtype and the shape of a result: ``float32[4]``, or ``int64[4] instead of int32[4]``; empty if unknown."""
     actual, expected = (
@@ -67,14 +52,6 @@ def form(dtype: object, shape: object, expected_dtype: object, expected_shape: o
         for name, sizes in ((dtype, shape), (expected_dtype, expected_shape))
     )
     return actual if actual == expected or not expected else f"{actual} instead of {expected}"
-
-
-def _all(row: Mapping[str, Any], side: str) -> str:
-    """All values of a small result on one side, ``actual`` or ``expected``. Empty for a scalar and a large result."""
-    values = row.get("values")
-    if not isinstance(values, list) or not 1 < len(values) == row.get("of"):
-        return ""
-    return f"[{', '.join(short(value.get(side)) for value in values if isinstance(value, dict))}]"
 
 
 def short(text: object) -> str:
@@ -87,17 +64,22 @@ def short(text: object) -> str:
 
 def figures(failure: Failure) -> Iterator[Figures]:
     """The figures of a divergence and of those beside it, in their order."""
+    for item in evidence(failure):
+        elements = f"{item.get('elements', '?')} of {item.get('of', '?')}"
+        texts = [one_line(str(item.get(key, "")), 40) for key in ("where", "class", "dtype")]
+        errors = number(item["error"]), number(item["eager_error"])
+        yield Figures(texts[0], texts[1], *errors, one_line(elements, 40), texts[2])
+
+
+def evidence(failure: Failure) -> Iterator[Mapping[str, Any]]:
+    """The details of a divergence and of those beside it that have errors against a float64 run."""
     if failure.kind is not FailureKind.DIVERGENCE:
         return
     others = failure.detail.get("others", ())
     for item in [dict(failure.detail), *(others if isinstance(others, list | tuple) else ())]:
-        if not isinstance(item, dict) or item.get("class") not in (*NUMERIC, "mutation"):
-            continue
-        error, eager = number(item.get("error")), number(item.get("eager_error"))
-        if error and eager:
-            elements = f"{item.get('elements', '?')} of {item.get('of', '?')}"
-            texts = [one_line(str(item.get(key, "")), 40) for key in ("where", "class", "dtype")]
-            yield Figures(texts[0], texts[1], error, eager, one_line(elements, 40), texts[2])
+        known = isinstance(item, dict) and item.get("class") in (*NUMERIC, "mutation")
+        if known and number(item.get("error")) and number(item.get("eager_error")):
+            yield item
 
 
 def number(value: object) -> str:

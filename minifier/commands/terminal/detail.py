@@ -17,7 +17,7 @@ from ....store.index import Index, StepInfo
 from ....store.text import count, without_addresses
 from ...printable import printable, shown, shown_json
 from ...reporting.differences import shorter
-from ...reporting.report import small_result
+from ...reporting.report import values
 from .parts import code, field, rows
 
 if TYPE_CHECKING:
@@ -142,10 +142,10 @@ def _values(found: CaptureReport, console: Console) -> None:
         return
     lines = printable(found.divergence.assertion or "", 2000).splitlines()
     field("assert", "\n".join(line for line in lines if line.strip()) or None, console)
-    for row in found.divergence.results or ():
-        if small := small_result(row):
-            field("compiled", f"{small[0]} ({row.where})", console)
-            field("eager", small[1], console)
+    for row in values(found):
+        if row.all_actual:
+            field("compiled", f"{row.all_actual} ({row.where})", console)
+            field("eager", row.all_expected, console)
 
 
 def _details(found: CaptureReport, console: Console) -> None:

@@ -15,6 +15,7 @@ import indexes
 import pytest
 from desks import Desk
 from indexes import one_relu
+from reports import fitting
 
 from fxminify.minifier.reporting import bundle as bundles
 from fxminify.minifier.reporting import record
@@ -51,6 +52,9 @@ def test_a_bundle_is_listed_and_its_manifest_true(desk: Desk) -> None:
         }
         assert {item.date_time for item in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.read("repro.py") == b"raise SystemExit(1)\n"
+        handed = fitting(json.loads(archive.read("report.json")))
+        assert (handed["failure"]["kind"], handed["provenance"]) == ("compile_error", {})
+        assert "/home/me" not in handed["failure"]["message"]
     assert [line.split()[0] for line in done.stdout.splitlines()] == names
     assert (manifest["files"][0]["verified"], manifest["files"][0]["runs"]) == (3, 3)
 

@@ -27,8 +27,9 @@ from fxminify.minifier.reporting.export import ExportRequest, prepared
 from fxminify.minifier.reporting.features import Aspect, Feature, ProbeAnswer
 from fxminify.minifier.reporting.gathering import gather
 from fxminify.minifier.reporting.overview import overview
-from fxminify.minifier.reporting.report import LEFT_OUT, CaptureReport, published
+from fxminify.minifier.reporting.report import LEFT_OUT, CaptureReport, published, values
 from fxminify.minifier.reporting.report import SCHEMA as VERSION
+from fxminify.repro_templates.report.figures import Values
 from fxminify.repro_templates.report.html import render
 from fxminify.store.failure import Failure, FailureKind, Phase
 from fxminify.store.index import Index
@@ -153,6 +154,22 @@ def test_a_layer_without_a_cause_begins_the_issue(tmp_path: Path) -> None:
         "aot_eager", "aot\\_eager"
     )
     assert document(db)["cause"] is None
+
+
+def test_the_table_has_rows_of_results_whose_values_differ(tmp_path: Path) -> None:
+    form = {"item": 1, "where": "output 1", "of": 2, "dtype": "int64", "expected_dtype": "int32", "shape": [2],
+            "expected_shape": [2]}  # fmt: skip
+    one = {**ROW, "where": "output 2", "of": 1, "at": [], "dtype": "float16", "shape": [], "expected_shape": [],
+           "values": [{"at": [], "actual": "0.5", "expected": "0.25"}]}  # fmt: skip
+    db = known(tmp_path / "repro.db", replace(WRONG, detail={**WRONG.detail, "measured": [ROW, form, one]}))
+    assert values(report(db)) == (
+        Values("output 0", "1 of 2", "0.25", "[1]", "0.5", "0.25", "[1, 0.5]", "[1, 0.25]", "float32[2]"),
+        Values("output 2", "1 of 1", "0.25", "", "0.5", "0.25", form="float16[] instead of float32[]"),
+    )
+    other = document(db)["divergence"]["results"][1]
+    assert (other["dtype"], other["expected_dtype"], other["differing"], other["values"]) == (
+        "int64", "int32", None, None,
+    )  # fmt: skip
 
 
 def test_what_an_older_index_does_not_have_is_null(tmp_path: Path) -> None:
