@@ -29,6 +29,7 @@ from ..oracle.ablation import Ablation
 from ..reducer import history
 from . import cause, explanation, illustrations, record, report, retests
 from .cause import Cause
+from .illustrations import Illustrations
 from .report import CaptureReport
 from .script_file import copies
 from .standing import retested
@@ -44,9 +45,11 @@ def gather(index: Index, capture_id: int, *, captured: bool = False, folders: It
     return of_info(index, index.captures.get(capture_id), captured=captured, folders=folders)
 
 
-def of_info(index: Index, info: CaptureInfo, *, captured: bool = False, folders: Iterable[Path] = ()) -> CaptureReport:
-    """`gather` for a row of the index."""
-    return _Gathering(index, info).gathered(captured, list(folders))
+def of_info(
+    index: Index, info: CaptureInfo, *, captured: bool = False, folders: Iterable[Path] = (), lenient: bool = False
+) -> CaptureReport:
+    """`gather` for a row of the index. ``lenient``: with a problem in the place of a case that cannot be read."""
+    return _Gathering(index, info, lenient).gathered(captured, list(folders))
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class _Gathering:
 
     index: Index
     info: CaptureInfo
+    lenient: bool
     absent: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -80,18 +84,18 @@ class _Gathering:
         index, info = self.index, self.info
         header = self.read(lambda: record.kept(index, info))
         failure = header.failure if header is not None and info.verified else info.failure
-        best = index.best(info) if info.state is not State.UNSUPPORTED else None
+        best = self.case(lambda: index.best(info)) if info.state is not State.UNSUPPORTED else None
         last = index.reductions.last(info.id)
         case = best
         if case is None and info.nodes_before is not None:
-            case = index.captures.case(info.id)
+            case = self.case(lambda: index.captures.case(info.id))
         # What was found out about the result of the last reduction is about the case that is shown.
-        is_last = best is not None and last is not None and index.reductions.best(last.id) == best
+        is_last = best is not None and last is not None and self.case(lambda: index.reductions.best(last.id)) == best
         torch = "" if header is None else header.torch
         searched = None if case is None else self.read(lambda: cause.of_case(index, info.id, case))
         layers = self.read(lambda: ablation.stored(index, info.id))
-        explained = explanation.stored(index, info.id) if is_last else None
-        drawn = illustrations.stored(index, info.id)
+        explained = self.read(lambda: explanation.stored(index, info.id)) if is_last else None
+        drawn = self.read(lambda: illustrations.stored(index, info.id)) or Illustrations()
         if best is None:
             self.absent["minimal"] = info.reason or f"it was not minified ({info.state})"
         if explained is None:
@@ -134,8 +138,12 @@ class _Gathering:
             ),
             scripts=self.scripts(folders),
             absent=self.absent,
-            problems=tuple(self.problems),
+            problems=tuple(dict.fromkeys(self.problems)),
         )
+
+    def case(self, stored: Callable[[], Case | None]) -> Case | None:
+        """A stored case. Raises `StoreError` where it cannot be read, unless the report is lenient."""
+        return self.read(stored) if self.lenient else stored()
 
     def read(self, stored: Callable[[], _T | None]) -> _T | None:
         """A stored value; None, and a problem, where it cannot be read."""
@@ -202,7 +210,7 @@ class _Gathering:
         )  # fmt: skip
 
     def first_difference(self) -> report.FirstDifference | None:
-        found = first_node.stored(self.index, self.info.id) or {}
+        found = self.read(lambda: first_node.stored(self.index, self.info.id)) or {}
         position, of = found.get("position"), found.get("of")
         if not isinstance(position, int) or not isinstance(of, int):
             return None
@@ -265,7 +273,7 @@ class _Gathering:
         )
 
     def rest(self, best: Case | None) -> str | None:
-        behind = rest.stored(self.index, self.info.id)
+        behind = self.read(lambda: rest.stored(self.index, self.info.id))
         if best is None or behind is None or not (words := behind.words(best.graph)):
             self.absent["rest"] = "the captured graph was not run without what fails"
             return None

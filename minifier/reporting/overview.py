@@ -110,8 +110,11 @@ def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row:
     """All about one failure, with at most ``nodes`` of its captured graph. ``row`` is its row in a list."""
     row = row or _row(capture)
     try:
-        report = of_info(index, capture)
-        detail = replace(_told(report, row), facts=(*_known(report), *_found(report)))
+        report = of_info(index, capture, lenient=True)
+    except StoreError as error:
+        return _unreadable(row, capture, error)
+    detail = replace(_told(report, row), facts=(*_known(report), *_found(report)))
+    try:
         detail = _graphs(index, capture, report, detail, nodes)
         detail = _script(index, capture, detail)
         last = index.reductions.last(capture.id)
@@ -120,16 +123,19 @@ def in_full(index: Index, capture: CaptureInfo, *, nodes: int = MOST_NODES, row:
         drawn = illustrations.stored(index, capture.id)
         return replace(detail, illustration_heading=drawn.heading, illustrations=_without_paths(drawn.items))
     except StoreError as error:
-        return _unreadable(row, capture, error)
+        return _with_note(detail, error)
 
 
 def in_brief(index: Index, capture: CaptureInfo) -> Detail:
     """Describe a failure for the page of its bug: no script, no large picture, no difference of a step."""
     row = _row(capture)
     try:
-        report = of_info(index, capture)
-        detail = replace(_told(report, row), facts=tuple(_found(report)))
-        detail = replace(detail, frames=detail.frames[:_PAGE_ROWS], matters=detail.matters[:_PAGE_ROWS])
+        report = of_info(index, capture, lenient=True)
+    except StoreError as error:
+        return _unreadable(row, capture, error)
+    detail = replace(_told(report, row), facts=tuple(_found(report)))
+    detail = replace(detail, frames=detail.frames[:_PAGE_ROWS], matters=detail.matters[:_PAGE_ROWS])
+    try:
         detail = _smallest_graph(index, capture, report, detail)
         last = index.reductions.last(capture.id)
         if last is not None:
@@ -138,7 +144,12 @@ def in_brief(index: Index, capture: CaptureInfo) -> Detail:
             detail = detail if len(steps) <= _PAGE_ROWS else replace(detail, steps=())
         return detail
     except StoreError as error:
-        return _unreadable(row, capture, error)
+        return _with_note(detail, error)
+
+
+def _with_note(detail: Detail, error: StoreError) -> Detail:
+    note = without_paths(str(error), 500)
+    return detail if note in detail.notes else replace(detail, notes=(*detail.notes, note))
 
 
 def _begun(report: CaptureReport) -> int:
