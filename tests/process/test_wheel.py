@@ -52,7 +52,8 @@ def test_the_wheel_holds_templates_tables_and_migrations_and_no_tests(wheel: Pat
     modules = {f"fxminify/{p.relative_to(ROOT)}" for p in MODULES}
     assert templates
     wanted = {
-        "fxminify/py.typed", "fxminify/store/document/names.json", "fxminify/store/index/migrations/env.py",
+        "fxminify/py.typed", "fxminify/store/document/names.json",
+        "fxminify/minifier/reporting/report.schema.json", "fxminify/store/index/migrations/env.py",
         "fxminify/store/index/migrations/versions/0004_second_edition.py", "fxminify.pth", *templates, *modules,
     }  # fmt: skip
     assert wanted - names == set()
