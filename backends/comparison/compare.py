@@ -226,6 +226,10 @@ class Differences:
                 dtype = e.dtype if isinstance(e, torch.Tensor) else None
                 yield _Open(kind, place, x, y, dtype, tolerance, phase)
 
+    def unequal(self) -> list[str]:
+        """The places of results that `torch.testing.assert_close` refuses, whether or not they are divergences."""
+        return [str(each.place) for each in self._found if isinstance(each, _Open)]
+
     def judged(
         self,
         reference: Reference | None = None,

@@ -31,7 +31,8 @@ class Seen(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Observation:
     """``seconds`` maps each phase that began to its length; ``detail`` says why there is nothing to see;
-    ``refused`` is the exception of eager, where it raised one; ``absent`` why the backend cannot run here, if so."""
+    ``refused`` is the exception of eager, where it raised one; ``absent`` why the backend cannot run here, if so;
+    ``unequal`` the results that `torch.testing.assert_close` refuses although nothing failed."""
 
     seen: Seen
     failure: Failure | None = None
@@ -39,6 +40,7 @@ class Observation:
     seconds: dict[str, float] = field(default_factory=dict)
     refused: str = ""
     absent: str = ""
+    unequal: str = ""
 
 
 def of_reply(reply: Reply) -> Observation:

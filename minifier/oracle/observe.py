@@ -271,7 +271,7 @@ class _Observer:
                 raise
             return Observation(Seen.INVALID, detail=f"cannot compare: {too_large(exc)}")
         if divergence is None:
-            return Observation(Seen.PASS)
+            return Observation(Seen.PASS, unequal=", ".join(differences.unequal()))
         return Observation(Seen.FAILURE, divergence.failure())
 
 

@@ -25,7 +25,7 @@ from ..sandbox.pool import Reply, Workers
 from ..sandbox.stacks import StackSampling, is_doubtful
 from . import tasks
 from .observation import Observation, Seen, of_reply
-from .verdict import Outcome, Verdict
+from .verdict import UNEQUAL, Outcome, Verdict
 
 #: The accepted chance to miss a failure that shows at its recorded rate, and the most runs of a vote.
 MISS = 0.01
@@ -149,7 +149,7 @@ class Oracle:
             return Verdict(Outcome.INVALID, detail=observation.detail)
         failure = observation.failure
         if failure is None:
-            return Verdict(Outcome.PASS)
+            return Verdict(Outcome.PASS, detail=observation.unequal and UNEQUAL + observation.unequal)
         if (same := self.matcher.find(failure)) is not None:
             return Verdict(Outcome.SAME, signature(same), same)
         if failure.detail.get(DETACHED):
@@ -238,4 +238,4 @@ def tally(verdicts: Sequence[Verdict], votes: Votes) -> Verdict | None:
         return None
     if same:
         return Verdict(Outcome.FLAKY, same[0].signature, same[0].failure, detail=counted)
-    return next((v for v in verdicts if v.outcome is not Outcome.PASS), replace(last, detail=counted))
+    return next((v for v in verdicts if v.outcome is not Outcome.PASS), replace(last, detail=counted or last.detail))

@@ -11,6 +11,8 @@ from ...store.document.case import Case
 from ...store.failure import Failure
 from ...store.signature import Signature
 
+#: The beginning of the detail of a verdict that passes, before the results that are not equal to eager's.
+UNEQUAL = "not equal: "
 #: The detail of a verdict that several runs gave.
 _COUNTED = re.compile(r"(\d+) of (\d+) runs")
 
@@ -19,6 +21,7 @@ class Outcome(StrEnum):
     SAME = "same"  # the failure under reduction
     OTHER = "other"  # another failure: kept as a capture of its own
     PASS = "pass"  # nothing failed
+    CLOSE = "close"  # only in explanations: it passes, and its script would not, because the results differ a little
     INVALID = "invalid"  # eager cannot run it: the backend was never asked
     TIMEOUT = "timeout"  # no answer in time, and the failure under reduction is no hang
     CRASH = "crash"  # the worker died, and the failure under reduction is another one
@@ -39,6 +42,12 @@ class Verdict:
     @property
     def same(self) -> bool:
         return self.outcome is Outcome.SAME
+
+    @property
+    def unequal(self) -> str:
+        """The results that `torch.testing.assert_close` refuses although the candidate passes. Else empty."""
+        told = self.outcome is Outcome.PASS and self.detail.startswith(UNEQUAL)
+        return self.detail.removeprefix(UNEQUAL) if told else ""
 
     @property
     def counted(self) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import copysign, log10
 
 from ...store.document.case import Blobs, Case
+from ...store.failure import ROUNDING
 from ..candidate.trace import Trace
 from ..candidate.validity import Validity
 from ..oracle.oracle import Votes
@@ -226,7 +227,7 @@ class _Session:
             return ProbeAnswer(probe.value, Outcome.INVALID, runs=0, on=on)
         verdict = self.verdict(probe.case)
         self.asked += 1
-        outcome, said = verdict.outcome, verdict.detail
+        outcome, said = verdict.outcome, _said(verdict)
         shown, runs = (0, 0) if outcome is Outcome.INVALID else verdict.counted
         other_dtype = outcome is Outcome.OTHER and probe.aspect is Aspect.DTYPE
         if other_dtype and is_same_but_for_dtypes(self.background.headline, said):
@@ -245,7 +246,8 @@ class _Session:
             return verdict
         second = self.scheduler.ask_once(f"{key}/{EXPLAIN}", EXPLAIN, lambda: again(case, None))
         if second.outcome is Outcome.PASS:
-            return Verdict(Outcome.PASS, detail="0 of 2 runs")
+            unequal = verdict.unequal or second.unequal
+            return Verdict(Outcome.CLOSE, detail=unequal) if unequal else Verdict(Outcome.PASS, detail="0 of 2 runs")
         return Verdict(Outcome.FLAKY, detail=f"it passes in one run, and the next one says: {second.outcome}")
 
     def claim(self, aspect: Aspect, name: str) -> Claim:
@@ -402,6 +404,12 @@ def sizes_besides(size: int) -> tuple[int, int]:
     while power < 2 * size:
         power *= 2
     return power, max(VECTOR, 4 * size) + 1
+
+
+def _said(verdict: Verdict) -> str:
+    """The reason of a verdict in the words of an explanation."""
+    short = None if verdict.failure is None else verdict.failure.detail.get(ROUNDING)
+    return f"{verdict.detail}, as computing in {short} would be" if short else verdict.detail
 
 
 def _typed(case: Case, tensor: int) -> str:

@@ -15,6 +15,8 @@ MOST, LONGEST = 1000, 20_000
 Text = Annotated[str, Meta(max_length=LONGEST)]
 #: The case fails, but in another way.
 OTHERWISE = (Outcome.OTHER, Outcome.CRASH)
+#: The case does not fail as the minimal one does, and does not pass either.
+BETWEEN = (*OTHERWISE, Outcome.CLOSE)
 #: So many other values must fail before a feature counts as one that does not matter.
 ENOUGH = 2
 #: The value of an argument that is not given.
@@ -41,7 +43,7 @@ class Claim(StrEnum):
     MATTERS = "matters"  # the case passes with another value
     FREE = "does not matter"  # the case fails with every value that was tried, and these are enough
     FAILS = "also fails with"  # the case fails with another value, but too few were tried
-    OTHERWISE = "fails in another way"
+    OTHERWISE = "fails in another way"  # or its results differ from eager by less than counts as a failure
     UNTESTED = "not tested"  # no value gave an answer
 
 
@@ -94,7 +96,7 @@ class Feature:
         """The statement that the answers support."""
         if self.that(Outcome.PASS, on=None):
             return Claim.MATTERS
-        if self.that(*OTHERWISE, on=None):
+        if self.that(*BETWEEN, on=None):
             return Claim.OTHERWISE
         if not self.fails_with:
             return Claim.UNTESTED

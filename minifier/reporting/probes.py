@@ -55,6 +55,8 @@ _FAMILIES = (
 )  # fmt: skip
 
 
+#: Values that are tried in integers, and the fewest elements of which some are zeros and some are ones.
+TWOS, RANDOM_BITS, MANY_RANDOM = "all 2", "random zeros and ones", 16
 #: Numbers from this one on count as large.
 LARGE = 1000.0
 
@@ -165,10 +167,23 @@ def value_sets(case: Case) -> Iterator[Probe]:
     for group in groups if able else ():
         name = "values" if group == able else f"values of {names[group[0]]}"
         now = _present(case, group)
-        for label in ("zeros", "ones", "random numbers"):
+        for label in _labels([case.tensors[i] for i in group]):
             changed = {i: replace(_filled(case.tensors[i], label), offset=0) for i in group}
             if any(values(changed[i]) != values(case.tensors[i]) for i in group):
                 yield Probe(Aspect.VALUES, name, now, label, with_tensors(case, changed), distance=20)
+
+
+def _labels(specs: Sequence[TensorSpec]) -> Iterator[str]:
+    """The values to try in all of ``specs``. Integers are small, because they may be indices. So few of them are
+    random zeros and ones that all may be zeros: another integer takes their place."""
+    yield from ("zeros", "ones")
+    if any(spec.dtype in FLOATS | COMPLEX for spec in specs):
+        yield "random numbers"
+        return
+    if any(spec.dtype in INTEGERS for spec in specs):
+        yield TWOS
+    if all(spec.numel >= MANY_RANDOM for spec in specs):
+        yield RANDOM_BITS
 
 
 def _present(case: Case, tensors: Sequence[int]) -> str:
@@ -202,11 +217,11 @@ def of_size(case: Case, number: float) -> Probe:
 def _filled(spec: TensorSpec, label: str) -> TensorSpec:
     if any(step == 0 and size > 1 for size, step in zip(spec.shape, spec.stride, strict=True)):
         spec = replace(spec, stride=contiguous(spec.shape))
-    if label == "random numbers":
+    if label in ("random numbers", RANDOM_BITS):
         whole = spec.dtype not in FLOATS | COMPLEX
         init: dict[str, Any] = {"fn": "randint", "low": 0, "high": 2} if whole else {"fn": "randn"}
     else:
-        number = int(label == "ones")
+        number = {"zeros": 0, "ones": 1, TWOS: 2}[label]
         init = {"fn": "full", "value": bool(number) if spec.dtype == "bool" else number}
         if spec.dtype in FLOATS:
             init["value"] = float(number)

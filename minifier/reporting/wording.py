@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..oracle.verdict import Outcome
-from .features import DEFAULT, LEFT_OUT, OTHERWISE, Aspect, Claim, Feature, change
+from .features import BETWEEN, DEFAULT, LEFT_OUT, OTHERWISE, Aspect, Claim, Feature, change
+from .probes import RANDOM_BITS
 from .size_rules import divisors
 
 #: The most places that are named one by one.
@@ -19,7 +20,7 @@ _NAMED = 6
 #: Values of tensors as they are stored, and as sentences name them.
 _VALUES = {"what they are": "the present values", "recorded values": "the recorded values", "randn": "random numbers"}
 #: Names of values in the plural.
-_PLURAL = {"zeros", "ones", "random numbers", "the present values", "the recorded values"}
+_PLURAL = {"zeros", "ones", "random numbers", RANDOM_BITS, "the present values", "the recorded values"}
 #: The ending of a verb after one value.
 _ENDINGS = {"pass": "es", "fail": "s"}
 _SETTINGS = {
@@ -97,7 +98,10 @@ class Wording:
         An operator that only ``variant`` replaces has none: the difference of the variant says it.
         """
         unlike = [f for f in self.features if f.aspect in _COUNTED and f.claim is Claim.OTHERWISE]
-        out = [f"Fails in another way with {self._phrase(t, values)}{how}." for t, values, how in _ways(unlike)]
+        out = [
+            f"{verb} with {self._phrase(t, values)}{f': {said}' if said else ''}."
+            for t, values, verb, said in _ways(unlike)
+        ]
         for feature in self.features:
             if feature.aspect is not Aspect.OPERATOR:
                 continue
@@ -181,15 +185,18 @@ def _is_refused(feature: Feature) -> bool:
     return asked and bool(feature.answers) and all(a.outcome is Outcome.INVALID for a in feature.answers)
 
 
-def _ways(features: Sequence[Feature]) -> Iterator[tuple[_Told, list[str], str]]:
-    """The features that fail in another way, with the values that show one other failure, and what that failure is."""
+def _ways(features: Sequence[Feature]) -> Iterator[tuple[_Told, list[str], str, str]]:
+    """The features that neither fail in the same way nor pass, with the values that show one other result, the verb,
+    and what that result is."""
     for told in _merged(features):
-        hows: dict[str, list[str]] = {}
+        ways: dict[tuple[str, str], list[str]] = {}
         for answer in told.feature.answers:
-            if answer.outcome in OTHERWISE:
-                hows.setdefault(answer.said, []).append(answer.value)
-        for said, values in hows.items():
-            yield told, values, f": {said}" if said else ""
+            if answer.outcome in BETWEEN:
+                close = answer.outcome is Outcome.CLOSE
+                verb = "Differs from eager by less than counts as a failure" if close else "Fails in another way"
+                ways.setdefault((verb, answer.said.rstrip(".")), []).append(answer.value)
+        for (verb, said), values in ways.items():
+            yield told, values, verb, said
 
 
 def _merged(features: Sequence[Feature]) -> list[_Told]:
@@ -206,6 +213,8 @@ def _is_needed(feature: Feature) -> bool:
     """True where the statement is about what the case needs, False where it is about what it passes with."""
     if feature.aspect is Aspect.DEFAULT:
         return False
+    if feature.that(Outcome.CLOSE) or (feature.aspect is Aspect.VALUES and feature.that(*OTHERWISE)):
+        return feature.aspect is Aspect.SIZE and bool(_rule(feature)[0])  # it may be the same bug in another guise
     if len(feature.that(Outcome.SAME)) == 1 or feature.aspect is Aspect.DTYPE:
         return True
     if feature.aspect is Aspect.SIZE:
@@ -303,14 +312,17 @@ def _now(feature: Feature) -> str:
 
 
 def _otherwise(feature: Feature) -> list[str]:
+    """What values do that neither fail in the same way nor pass."""
     hows: dict[str, list[str]] = {}
     for answer in feature.answers:
         if answer.outcome in OTHERWISE:
             hows.setdefault(answer.said, []).append(answer.value)
+    near = [answer.value for answer in feature.answers if answer.outcome is Outcome.CLOSE]
+    close = f"with {_or(_as_told(feature, near))} it differs by less than counts as a failure" if near else ""
     return [
         f"{_does(_as_told(feature, values), 'fail')} in another way" + (f", {said}" if said else "")
         for said, values in hows.items()
-    ]
+    ] + ([close] if close else [])
 
 
 def _tried(feature: Feature) -> str:

@@ -143,6 +143,12 @@ def diverges(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
 
 
 @register_backend
+def inexact(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
+    """Is off by three times what `torch.testing.assert_close` allows of large numbers in float32."""
+    return lambda *args: tuple(out * (1 + 4e-6) for out in gm(*args))
+
+
+@register_backend
 def segfaults(gm: fx.GraphModule, inputs: Inputs) -> Compiled:
     if has(gm, "relu"):
         os.write(2, b"error: lowering relu\n")

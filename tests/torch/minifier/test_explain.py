@@ -174,6 +174,19 @@ def test_values_of_one_tensor_are_asked_about_where_all_together_matter() -> Non
     assert words(explained(start, lambda c: True), Aspect.VALUES) == {"values": "free"}
 
 
+def test_few_integers_are_not_random() -> None:
+    """One random integer of zero and one is a zero as often as not, which is no answer about other numbers."""
+    one = replace(zeros(1, dtype="int64"), init={"fn": "full", "value": 1})
+    start = case(one, fn="torch.neg", args=(X0,))
+    found = explained(start, lambda c: int(build(c, {})[1][0].sum()) != 0)
+    values = next(s for s in found.features if s.aspect is Aspect.VALUES)
+    assert (values.that(Outcome.SAME), values.that(Outcome.PASS)) == (["ones", "all 2"], ["zeros"])
+    assert "Passes with zeros as values (ones and all 2 fail)." in found.summary()
+    many = case(replace(one, shape=(16,), stride=(1,)), fn="torch.neg", args=(X0,))
+    tried = next(s for s in explained(many, lambda c: True).features if s.aspect is Aspect.VALUES)
+    assert [a.value for a in tried.answers] == ["zeros", "all 2", "random zeros and ones"]
+
+
 def test_how_large_a_number_must_be() -> None:
     start = case(replace(zeros(4), init={"fn": "full", "value": 1e30}), fn="torch.acosh", args=(X0,))
     found = explained(start, lambda c: (c.tensors[0].init or {}).get("value", 0.0) > 3e18)
@@ -429,6 +442,33 @@ def test_what_passes_once_is_asked_again() -> None:
         ("float64", Outcome.FLAKY, 0, 1), ("float16", Outcome.PASS, 0, 2), ("bfloat16", Outcome.PASS, 0, 2),
     ]  # fmt: skip
     assert found.summary().startswith("Needs float32 (float16 and bfloat16 pass).")
+
+
+def test_what_passes_although_results_differ_is_no_evidence() -> None:
+    """The script of such a case fails, because `assert_close` allows less than the comparison lets pass."""
+    start = case(zeros(4), fn="torch.relu", args=(X0,))
+
+    class Near(Eager):
+        def ask(self, candidate: Case) -> Verdict:
+            verdict = super().ask(candidate)
+            near = candidate.tensors[0].dtype == "float16"
+            return replace(verdict, detail="not equal: output 0") if near else verdict
+
+    held = Held()
+    oracle = Near(lambda c: c.tensors[0].dtype in ("float32", "float64"), held)
+    background = Background(again=lambda c, votes: oracle.ask(c))
+    found = explain(
+        start, held, QueryScheduler(oracle), put=held.put, background=background, clock=lambda: 0.0
+    )  # fmt: skip
+    dtype = next(f for f in found.features if f.aspect is Aspect.DTYPE)
+    assert [(a.value, a.outcome) for a in dtype.answers] == [
+        ("float64", Outcome.SAME), ("float16", Outcome.CLOSE), ("bfloat16", Outcome.PASS),
+    ]  # fmt: skip
+    assert found.summary().startswith(
+        "Passes with bfloat16 (float32 and float64 fail, with float16 it differs by less than counts as a failure)."
+    )
+    assert found.passing_variant is not None
+    assert found.passing_variant.difference.splitlines() == ["- x0: float32[4], zeros", "+ x0: bfloat16[4], zeros"]
 
 
 def test_the_same_bug_in_another_dtype_is_no_other_failure() -> None:

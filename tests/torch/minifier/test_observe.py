@@ -149,6 +149,13 @@ def test_a_divergence_is_looked_for_only_when_asked(entry: str) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize(("name", "unequal"), [("inexact", "output 0"), ("healthy", "")])
+def test_a_small_difference_passes_and_is_named(name: str, unequal: str, entry: str) -> None:
+    observation, _ = seen(capture(relu_only, (torch.full((4,), 1e3),), spec(name), compare=True), entry)
+    assert (observation.seen, observation.unequal) == (Seen.PASS, unequal)
+
+
+@BOTH
 @pytest.mark.parametrize("name", ["draws", "healthy"])
 def test_random_numbers_are_the_same_on_both_sides(name: str, entry: str) -> None:
     def noisy(x: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,8 @@ def summary(*features: Feature) -> str:
 
 def feature(aspect: Aspect, name: str, now: str, **answers: str) -> Feature:
     """``same="1, 2", passes="3"``: the values that were tried, by outcome."""
-    outcomes = {"same": Outcome.SAME, "passes": Outcome.PASS, "other": Outcome.OTHER, "invalid": Outcome.INVALID}
+    outcomes = {"same": Outcome.SAME, "passes": Outcome.PASS, "other": Outcome.OTHER, "invalid": Outcome.INVALID,
+                "close": Outcome.CLOSE}  # fmt: skip
     found = [ProbeAnswer(value, outcomes[key]) for key, text in answers.items() for value in text.split(", ")]
     return Feature(aspect, name, now, tuple(found))
 
@@ -112,6 +113,14 @@ ARGUMENT, SETTING, OPERATOR = Aspect.ARGUMENT, Aspect.SETTING, Aspect.OPERATOR
             "Passes with all True or all 1 as values (all nan and all inf fail).",
         ),
         (feature(VALUES, "values", "all -0.0", passes="zeros"), "Needs all -0.0 as values (zeros pass)."),
+        (feature(VALUES, "values", "ones", passes="zeros", other="random numbers"),
+         "Passes with zeros as values (ones fail, random numbers fail in another way)."),
+        (feature(VALUES, "values", "ones", same="all 2", passes="zeros, random zeros and ones"),
+         "Passes with zeros or random zeros and ones as values (ones and all 2 fail)."),
+        (feature(Aspect.DTYPE, "dtype of x", "float32", same="float64", passes="bfloat16", close="float16"),
+         "Passes with bfloat16 (float32 and float64 fail, with float16 it differs by less than counts as a failure)."),
+        (Feature(Aspect.SIZE, "x.shape[1]", "17", (ProbeAnswer("16", Outcome.PASS), ProbeAnswer("8", Outcome.CLOSE))),
+         "Needs size 17 in x.shape[1] (16 passes, with 8 it differs by less than counts as a failure)."),
         (feature(LAYOUT, "layout of x", "contiguous", passes="transposed"),
          "Needs contiguous layout (transposed passes)."),
         (Feature(LAYOUT, "layout of x", "strides (1, 4), offset 0", (ProbeAnswer("contiguous", Outcome.PASS),)),
