@@ -261,10 +261,11 @@ def operator_in(text: str, *, executing: bool = False) -> str:
 
 def plain_operator(name: str) -> str:
     """Return ``lgamma`` for ``torch.ops.aten.lgamma.default``, ``torch.aten.lgamma``, ``aten::lgamma`` and ``lgamma_``:
-    one operator has these names at the levels of a compiler."""
+    one operator has these names at the levels of a compiler. Operators of other namespaces have overloads, too."""
     parts = re.split(r"\.|::", name)
-    if len(parts) > 2 and parts[-3] in ("aten", "prims", "prim"):
-        parts = parts[:-1]  # an overload
+    overloaded = parts[-1] == "default" or parts[:2] == ["torch", "ops"]
+    if len(parts) > 2 and (parts[-3] in ("aten", "prims", "prim") or overloaded):
+        parts = parts[: 4 if parts[:2] == ["torch", "ops"] else -1]  # without the overload
     return parts[-1].rstrip("_") or name
 
 

@@ -62,12 +62,33 @@ def docstring(text: str) -> str:
 def headline(case: Case, failure: Failure) -> str:
     """``inductor: divergence in forward: ...``, the first line of a docstring.
 
-    An error that does not fit is named by its type only; the lines below have the whole text.
+    An error that does not fit is cut; the lines below have the whole text.
     """
     short = _short(failure)
     if not fits(case, failure):
-        short = short.partition(": ")[0] if failure.type else ""
+        room = 115 - len(_place(case, failure)) - len(": ")
+        short = _cut(short, room) if failure.type else _parts(short, room)
     return docstring(one_line(f"{_place(case, failure)}: {short}" if short else _place(case, failure), 115))
+
+
+def _cut(error: str, room: int) -> str:
+    """``error`` in at most ``room`` characters: without the exceptions that wrap another one, else its first clauses
+    or words. Only the type if there are none."""
+    bare = _WRAPPERS.sub("", error)
+    if len(bare) <= room:
+        return bare
+    kind = bare.partition(": ")[0] if ": " in bare else ""
+    for end in (_CLAUSE, _WORD):
+        ends = [at for found in end.finditer(bare) if max(len(kind) + 1, room // 3) < (at := found.start()) < room - 4]
+        if ends:
+            return f"{bare[: ends[-1]]} ..."
+    return kind
+
+
+def _parts(text: str, room: int) -> str:
+    """The first parts of ``text``, which colons end, in at most ``room`` characters."""
+    ends = [found.start() for found in re.finditer(": ", text) if found.start() <= room]
+    return text[: ends[-1]] if ends else ""
 
 
 def fits(case: Case, failure: Failure) -> bool:
@@ -106,6 +127,9 @@ def _place(case: Case, failure: Failure) -> str:
     return f"{name}: {kind}" if (failure.kind, failure.phase) == _USUAL else f"{name}: {kind} in {failure.phase}"
 
 
+#: Types of exceptions before another type, and the ends of a clause and of a word.
+_WRAPPERS = re.compile(r"\A(?:\w+(?:Error|Exception|Failed): )+(?=\w+(?:Error|Exception): )")
+_CLAUSE, _WORD = re.compile(r"(?=[;.] )"), re.compile(r"(?=[,:]? )")
 #: The most characters of a title, and the most operators in it.
 _TITLE, _FEW = 140, 3
 #: Characters of an error from which on its cause stands in a title.

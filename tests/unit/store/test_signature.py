@@ -169,6 +169,21 @@ def test_an_operator_named_only_in_a_cause_is_part_of_the_signature() -> None:
     assert lgamma == signature(missing("prims.lgamma"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "expected size 9==8 at dim=2\nError in op: torch.ops.mine.{op}.default",
+        "expected size 9==8 at dim=2\nError in op: torch.ops.mine.{op}.Tensor",
+        "LoweringException: IndexError: out of range\n  target: mine.{op}.default\n  args[0]: 1",
+    ],
+)
+def test_operators_of_other_libraries_are_known_by_their_names(text: str) -> None:
+    """The last part of such a name is the overload, which two operators have in common."""
+    pool, crop = (error(text.format(op=op), "AssertionError") for op in ("pool", "crop"))
+    assert signature(pool).difference(signature(crop)) is not None
+    assert pool.headline() == f"AssertionError: {text.partition(chr(10))[0]} (pool)"
+
+
 def test_type_origin_and_phase_are_part_of_the_signature() -> None:
     base = signature(error("x", frames=(Frame("torch/a.py", "lower", 3),)))
     assert base == signature(error("x", frames=(Frame("main.py", "f", 1), Frame("torch/a.py", "lower", 99))))
