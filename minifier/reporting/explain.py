@@ -60,6 +60,8 @@ SMALL = 2
 MOST_PLACES, MOST_SIZES, MOST_DIVISORS = 6, 18, 4
 #: The most larger cases on which a value is tried that eager refuses on the minimal case.
 MOST_LARGER = 8
+#: The most dimensions of one size that are made smaller alone.
+MOST_ALONE = 3
 #: A size to which a small one is raised: powers of two up to this are where vectors and tiles end.
 VECTOR = 16
 
@@ -352,7 +354,42 @@ class _Session:
             if self.resize(places, size, other) is Outcome.PASS:
                 break
         self.find_divisor(places, size)
+        self.weigh(places, size)
         return True
+
+    def weigh(self, places: Sequence[Place], size: int) -> None:
+        """Ask whether the nearest smaller size that passes fails in one of several ``places`` alone, and whether it
+        fails where another dimension of the tensor has more elements instead. Then the size itself is not needed."""
+        name = self.name(places)
+        found = self.answers.get((Aspect.SIZE, name), [])
+        passed = [int(a.value) for a in found if a.outcome is Outcome.PASS and 0 < int(a.value) < size]
+        if not passed or self.is_symbolic(size):
+            return
+        nearest = max(passed)
+        if len(places) > 1:
+            trials = [(Larger(f"in {self.dimension(place)} alone", self.case), place) for place in places[:MOST_ALONE]]
+        else:
+            trials = [(grown, places[0]) for grown in self.grown(places[0], -(-size // nearest))]
+        for larger, place in trials:
+            for probe in self.resized([place], size, nearest, name, larger.case):
+                answer = self.answer(probe, larger)
+                if answer.outcome is not Outcome.INVALID:
+                    found += [answer] if answer.outcome is Outcome.SAME else []
+                    break
+
+    def grown(self, place: Place, times: int) -> Iterator[Larger]:
+        """The case with another dimension of a tensor ``times`` as large."""
+        i, d = place
+        spec = self.case.tensors[i]
+        for other, size in enumerate(spec.shape):
+            if other != d and size and spec.storage is None:
+                made = resized(self.case, [(i, other)], times * size, "none", self.blobs)
+                if made is not None and self.is_valid(made[0]):
+                    yield Larger(f"with {self.dimension((i, other))} = {times * size}", made[0])
+                    return
+
+    def dimension(self, place: Place) -> str:
+        return f"{self.names.get(place[0], f'tensor {place[0]}')}.shape[{place[1]}]"
 
     def find_divisor(self, places: Sequence[Place], size: int) -> None:
         """Ask about more sizes while those that fail are multiples of several numbers, and those that pass of none."""
@@ -379,11 +416,14 @@ class _Session:
             self.larger[name] = probe
         return outcome
 
-    def resized(self, places: Sequence[Place], size: int, other: int, name: str) -> Iterator[Probe]:
-        """Candidates with this size. They differ in the numbers of the graph that change with it; likeliest first."""
+    def resized(
+        self, places: Sequence[Place], size: int, other: int, name: str, base: Case | None = None
+    ) -> Iterator[Probe]:
+        """Candidates with this size, of ``base`` or the minimal case. They differ in the numbers of the graph that
+        change with it; likeliest first."""
         seen: list[Case] = []
         for follow in ("lists", "all", "none") if size > SMALL else ("none", "lists"):
-            made = resized(self.case, places, other, follow, self.blobs)
+            made = resized(base or self.case, places, other, follow, self.blobs)
             if made is not None and made[0] not in seen:
                 seen.append(made[0])
                 near = 0 if abs(other - size) == 1 else 5
@@ -392,7 +432,7 @@ class _Session:
     def name(self, places: Sequence[Place]) -> str:
         (size,) = {self.case.tensors[i].shape[d] for i, d in places}
         symbols = [name for name, number in self.symbols if number == size]
-        return " = ".join([*symbols, *(f"{self.names.get(i, f'tensor {i}')}.shape[{d}]" for i, d in places)])
+        return " = ".join([*symbols, *map(self.dimension, places)])
 
     def is_symbolic(self, size: int) -> bool:
         return any(number == size for _, number in self.symbols)

@@ -213,6 +213,8 @@ def _is_needed(feature: Feature) -> bool:
     """True where the statement is about what the case needs, False where it is about what it passes with."""
     if feature.aspect is Aspect.DEFAULT:
         return False
+    if feature.aspect is Aspect.SIZE and any(a.on and a.outcome is Outcome.SAME for a in feature.answers):
+        return False  # it fails with less elsewhere
     if feature.that(Outcome.CLOSE) or (feature.aspect is Aspect.VALUES and feature.that(*OTHERWISE)):
         return feature.aspect is Aspect.SIZE and bool(_rule(feature)[0])  # it may be the same bug in another guise
     if len(feature.that(Outcome.SAME)) == 1 or feature.aspect is Aspect.DTYPE:

@@ -113,6 +113,18 @@ def test_numbers_of_the_graph_follow_a_size() -> None:
     assert found.summary().startswith("Needs a size over 12 in x0.shape[1] (12 passes; 23, 25, 64 and 97 fail).")
 
 
+def test_a_size_is_not_needed_where_fewer_of_several_or_more_elements_elsewhere_fail_too() -> None:
+    start = case(zeros(4, 4), fn="torch.relu", args=(X0,))
+    either = explained(start, lambda c: max(c.tensors[0].shape) >= 4)
+    assert "Passes with size 3 in x0.shape[0] and x0.shape[1] (4, 5, 16 and 17 fail; in x0.shape[0] alone 3 fails; " \
+        "in x0.shape[1] alone 3 fails)." in either.summary()  # fmt: skip
+    both = explained(start, lambda c: min(c.tensors[0].shape) >= 4)
+    assert both.summary().startswith("Needs size 4 or more in x0.shape[0] and x0.shape[1] (3 passes; ")
+    many = explained(case(zeros(2, 2), fn="torch.relu", args=(X0,)), lambda c: c.tensors[0].numel >= 4)
+    assert "Passes with size 1 in x0.shape[0] (2, 3, 16 and 17 fail; with x0.shape[1] = 4 1 fails)" in many.summary()
+    assert "size 1 in x0.shape[1] (2, 3, 16 and 17 fail; with x0.shape[0] = 4 1 fails)." in many.summary()
+
+
 def test_symbolic_sizes_take_other_numbers_with_all_their_dimensions() -> None:
     start = case(zeros(4, 3), zeros(4), fn="torch.sub", args=(X0, 1))
     nodes = (Node("s0", "placeholder", "s0"), *start.graph.nodes)
