@@ -23,7 +23,7 @@ from ...store.index import Index, queue
 from ...store.matching import FailureMatcher
 from ..consent import NOT_TRUSTED, AgreedCase, Confirm, Tell, may_run, refuse, silent
 from ..sandbox.launcher import BackendImportError, SandboxError
-from ..sandbox.pool import Pool
+from ..sandbox.pool import Ended, Pool, Workers
 from . import tasks
 from .observation import Observation, Seen, of_reply
 from .verdict import Outcome, Verdict
@@ -40,6 +40,8 @@ ARTIFACT = queue.ABLATION
 SAME, OTHER, PASSES, CANNOT = "same failure", "another failure", "passes", "cannot run"
 #: The layer of the backend of the capture.
 OWN = "the backend"
+#: The answer where eager raises without any backend.
+NOWHERE = "nowhere: eager mode fails, too, without a backend"
 #: The result of a backend that failed where eager raises, too, without any backend.
 REFUSED = "eager refuses it"
 
@@ -69,9 +71,15 @@ class Ablation:
     reduction: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[AblationRow], reduction: int) -> Ablation:
-        """The ablation with these ``rows``, with the torch that is installed."""
-        return cls(tuple(rows), _enters(rows), metadata.version("torch"), reduction)
+    def of(cls, rows: Sequence[AblationRow], reduction: int, wrong: str = "") -> Ablation:
+        """The ablation with these ``rows``, with the torch that is installed.
+
+        ``wrong`` names an operator whose fake kernel is wrong. Layers of torch and backends believe it.
+        """
+        enters = _enters(rows)
+        if wrong and any(row.result == SAME for row in rows if row.layer) and enters != NOWHERE:
+            enters = f"the fake kernel of {wrong}"
+        return cls(tuple(rows), enters, metadata.version("torch"), reduction)
 
     @property
     def shows(self) -> bool:
@@ -162,8 +170,31 @@ def layers(
             )  # fmt: skip
             rows.append(row)
             done(row)
+        try:
+            pooled = caches if confinement is None else None
+            with Pool(
+                case.backend, case.imports, confinement=confinement, caches=pooled, access=agreed.access
+            ) as pool:  # fmt: skip
+                pool.scratch.put(blobs)
+                wrong = wrong_fake_kernel(pool, case, timeout)
+        except (BackendImportError, SandboxError):
+            wrong = ""
     last = index.reductions.last(agreed.id)
-    return Ablation.of(rows, 0 if last is None else last.id)
+    return Ablation.of(rows, 0 if last is None else last.id, wrong)
+
+
+def wrong_fake_kernel(pool: Workers, case: Case, timeout: float) -> str:
+    """The operator of another library in ``case`` whose fake kernel is wrong, as a worker of ``pool`` finds it."""
+    if all(_is_of_torch(node.target) for node in case.graph.compute):
+        return ""
+    reply = pool.submit("fakes", tasks.record_argument(case), timeout=timeout).result()
+    return str(reply.result["wrong"]) if reply.ended is Ended.DONE else ""
+
+
+def _is_of_torch(target: Any) -> bool:
+    """Whether a target is a method, or an operator in a namespace of torch's core."""
+    named = str(next(iter(target.values()), "")) if isinstance(target, dict) else ""
+    return "::" not in named or named.partition("::")[0] in ("aten", "prims", "prim")
 
 
 def layers_before(own: str) -> tuple[tuple[str, str], ...]:
@@ -255,7 +286,7 @@ def _matches(observation: Observation, matcher: FailureMatcher) -> bool:
 def _enters(rows: Sequence[AblationRow]) -> str:
     """The first layer of torch that fails, the backend where none does. None if eager fails without them."""
     if any(row.result == REFUSED for row in rows):
-        return "nowhere: eager mode fails, too, without a backend"
+        return NOWHERE
     for row in rows:
         if row.layer and row.result == SAME:
             return row.layer if row.layer != OWN else f"the backend {row.backend}"

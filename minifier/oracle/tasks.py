@@ -134,6 +134,14 @@ def rules(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json
     return {"obeyed": obeyed(list(map(case_from_json, argument["cases"])))}
 
 
+def fakes(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: the operator of a case whose fake kernel is wrong, if there is one."""
+    from ..tracing.fake_kernels import wrong
+
+    mark("eager")
+    return {"wrong": wrong(case_from_json(argument["case"]), scratch)}
+
+
 def describe(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: an `Installed` as JSON. ``argument`` names the ``modules`` of the backend and of the operators, and
     the ``files`` in which the failure arose."""

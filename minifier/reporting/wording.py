@@ -314,7 +314,7 @@ def _now(feature: Feature) -> str:
 
 
 def _otherwise(feature: Feature) -> list[str]:
-    """What values do that neither fail in the same way nor pass."""
+    """The clauses about values that neither fail in the same way nor pass."""
     hows: dict[str, list[str]] = {}
     for answer in feature.answers:
         if answer.outcome in OTHERWISE:

@@ -42,6 +42,7 @@ TASKS = {
     "way": "fxminify.minifier.oracle.tasks:way",
     "validity": "fxminify.minifier.oracle.tasks:validity",
     "rules": "fxminify.minifier.oracle.tasks:rules",
+    "fakes": "fxminify.minifier.oracle.tasks:fakes",
     "describe": "fxminify.minifier.oracle.tasks:describe",
     "load": "fxminify.minifier.oracle.tasks:load",
     "programs": "fxminify.minifier.hunting.tasks:list_programs",

@@ -12,7 +12,7 @@ from functools import partial
 from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Case
 from ..oracle import tasks
-from ..oracle.ablation import OWN, SAME, Ablation, AblationRow, layer_of, layers_before, result_of
+from ..oracle.ablation import OWN, SAME, Ablation, AblationRow, layer_of, layers_before, result_of, wrong_fake_kernel
 from ..oracle.oracle import Oracle, Votes
 from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
@@ -42,7 +42,7 @@ def find(
                 rows.append(AblationRow(own.name, OWN, SAME))
     except BudgetSpent:
         return None
-    return Ablation.of(rows, reduction)
+    return Ablation.of(rows, reduction, wrong_fake_kernel(session.pool, case, timeout))
 
 
 def _row(

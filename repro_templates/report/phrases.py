@@ -72,8 +72,8 @@ def headline(case: Case, failure: Failure) -> str:
 
 
 def _cut(error: str, room: int) -> str:
-    """``error`` in at most ``room`` characters: without the exceptions that wrap another one, else its first clauses
-    or words. Only the type if there are none."""
+    """Return ``error`` in at most ``room`` characters: without exceptions that wrap another one, else its first
+    clauses or words. If no word fits, return the type."""
     bare = _WRAPPERS.sub("", error)
     if len(bare) <= room:
         return bare

@@ -133,3 +133,14 @@ def test_what_was_found_of_an_earlier_reduction_or_where_it_does_not_show_is_not
         index.artifacts.save(id, ablation.ARTIFACT, Ablation.of(rows, first.id).to_json())
         indexes.minify(index, id, indexes.chain(["cos"]))
         assert ablation.stored(index, id) is None
+
+
+def test_a_wrong_fake_kernel_is_to_blame_wherever_the_failure_shows() -> None:
+    wrong = "mine.pool, which returns float32[8] where the operator returns float32[9]"
+    own = AblationRow("planted", OWN, SAME)
+    assert Ablation.of([AblationRow("eager", "Dynamo", PASSES), own], 1, wrong).enters == f"the fake kernel of {wrong}"
+    assert Ablation.of([AblationRow("eager", "Dynamo", PASSES), own], 1).enters == "the backend planted"
+    refused = [AblationRow("eager", "Dynamo", ablation.REFUSED), own]
+    assert Ablation.of(refused, 1, wrong).enters == "nowhere: eager mode fails, too, without a backend"
+    gone = [AblationRow("eager", "Dynamo", PASSES), AblationRow("planted", OWN, PASSES)]
+    assert Ablation.of(gone, 1, wrong).enters == "nowhere: it does not show here now"
