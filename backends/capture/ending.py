@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...store.errors import without_password
-from ...store.failure import FACTOR, kind_in_words
+from ...store.failure import FACTOR, Phase, kind_in_words
 from ...store.spool.spool import is_server
 from ...store.text import count, printable, shortened
 
 #: The facts of this process, by the name of their list.
 NOTED: dict[str, list[str]] = {}
+#: Seconds from which on an operation may be a hang.
+LONG = 10
 #: The most characters of what eager raised that a sentence quotes.
 _QUOTED = 160
 
@@ -93,6 +95,16 @@ def failures(facts: Facts, db: str, *, hint: bool = True, ids: bool = False) -> 
         then = "" if sent else f": minify list {place}"
         lines.append(f"not all that happened could be noted, because the disk is full or cannot be written{then}")
     return lines
+
+
+def interrupted(phase: Phase, seconds: float) -> str:
+    """Return the sentence about a program that was interrupted in an operation of so many ``seconds``. It is empty if
+    that was short."""
+    if seconds < LONG:
+        return ""
+    what = "compilation" if phase in (Phase.COMPILE, Phase.GUARDS) else f"{phase} call"
+    hang = f"--timeout {max(LONG, round(seconds / 2, -1)):.0f}"
+    return f"interrupted in a {what} after {seconds:.0f} s; if it hangs, {hang} captures that as a failure"
 
 
 def watched(facts: Facts, *, checks: bool, ended: str) -> str:

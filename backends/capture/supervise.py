@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _ENDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT}
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL = 0.1
+#: Seconds between two looks at what is in flight, where there is no timeout.
+_SELDOM = 1.0
 _GRACE = 2.0
 
 
@@ -66,10 +68,10 @@ def run(
         directory = _directory(db, settings, relay)
     except OSError as exc:
         _warn(f"nothing can be captured ({exc}); the program runs without it")
-        process, _ = _supervise(command, dict(os.environ), Path(), None, None, stdout)
+        process, _, _ = _supervise(command, dict(os.environ), Path(), None, None, stdout)
         return _exit_code(process)
     try:
-        process, stuck = _supervise(command, _environment(directory), directory, timeout, relay, stdout)
+        process, stuck, unended = _supervise(command, _environment(directory), directory, timeout, relay, stdout)
         complete = (directory / journal.COMPLETE).exists()
         died: list[tuple[str, str]] = []
         lost = ""
@@ -80,6 +82,8 @@ def run(
         facts = ending.Facts.read(partial(journal.told, directory), complete=complete)
         facts = replace(facts, captured=(*facts.captured, *died))
         lines = [ending.unchecked(facts), *ending.failures(facts, db, hint=hint), lost]
+        if unended and timeout is None and _exit_code(process) == 128 + signal.SIGINT:
+            lines.append(ending.interrupted(*unended))
         for line in filter(None, lines):
             _warn(line)
         if any(lines[1:]) and facts.let_pass:
@@ -137,22 +141,24 @@ def _supervise(
     timeout: float | None,
     relay: Relay | None,
     stdout: int | None,
-) -> tuple[subprocess.Popen[bytes], journal.InFlight | None]:
-    """Run the program, and pass on what its backends write. Returns it, and the operation for which it was killed if
-    that hung."""
+) -> tuple[subprocess.Popen[bytes], journal.InFlight | None, tuple[Phase, float] | None]:
+    """Run the program, and pass on what its backends write. Returns it, the operation for which it was killed if that
+    hung, and the phase and the seconds of the longest operation in flight that a signal interrupted."""
     inherited = () if relay is None else (relay.data, relay.state)
     with _signals_held() as wait, _passing_on(relay) as pass_on:
         process = subprocess.Popen(command, env=environment, pass_fds=inherited, stdout=stdout)
         stopwatch = _Stopwatch(directory, timeout)
         while process.poll() is None:
-            for number in wait(_POLL):
-                process.send_signal(number)
+            for number, alone in wait(_POLL):
+                stopwatch.interrupted = stopwatch.longest()
+                if alone:
+                    process.send_signal(number)
             pass_on()
             stuck = stopwatch.stuck()
             if stuck is not None:
                 _kill(process)
-                return process, stuck
-        return process, None
+                return process, stuck, None
+        return process, None, stopwatch.interrupted
 
 
 @contextmanager
@@ -177,23 +183,40 @@ class _Stopwatch:
         self._directory = directory
         self._timeout = timeout
         self._running: dict[tuple[int, int], _Operation] = {}
+        self._looked = 0.0
+        #: What `longest` returned when a signal came.
+        self.interrupted: tuple[Phase, float] | None = None
 
     def stuck(self) -> journal.InFlight | None:
-        if self._timeout is None:
+        """Return the operation that has taken longer than the timeout. Without a timeout look once a second."""
+        if self._timeout is None and time.monotonic() - self._looked < _SELDOM:
             return None
+        self._looked = time.monotonic()
         current = {(m.pid, m.sequence): m for m in journal.in_flight(self._directory).values()}
-        late = [key for key, operation in self._running.items() if key in current and operation.exceeds(self._timeout)]
-        self._running = {key: self._running.get(key) or _Operation(key[0]) for key in current}
+        late = [
+            key for key, operation in self._running.items()
+            if key in current and self._timeout is not None and operation.exceeds(self._timeout)
+        ]  # fmt: skip
+        self._running = {key: self._running.get(key) or _Operation(mark) for key, mark in current.items()}
         return current[late[0]] if late else None
+
+    def longest(self) -> tuple[Phase, float] | None:
+        """Return the phase and the seconds of the longest operation that was in flight at the last look."""
+        lasted = [(operation.phase, operation.seconds()) for operation in self._running.values()]
+        return max(lasted, key=lambda pair: pair[1], default=None)
 
 
 class _Operation:
     """The work of a process in flight, since it was first seen."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, mark: journal.InFlight) -> None:
+        self.phase = mark.failing_phase
         self._began = time.monotonic()
-        self._waits = ProcessorWait(pid)
+        self._waits = ProcessorWait(mark.pid)
         self._waited = 0.0
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
 
     def exceeds(self, timeout: float) -> bool:
         self._waited += self._waits.look()
@@ -202,11 +225,12 @@ class _Operation:
 
 @contextmanager
 def _signals_held() -> Iterator[Any]:
-    """Hold back signals inside the block. Gives a function that waits, and returns signals to pass on. What is ignored
-    from the start, as ``nohup`` ignores SIGHUP, stays so, for the program as well.
+    """Hold back signals inside the block. Gives a function that waits, and returns each signal that came, and whether
+    it was sent to this process alone. What is ignored from the start, as ``nohup`` ignores SIGHUP, stays so, for the
+    program as well.
 
     The terminal sends Ctrl-C to the whole process group, the program included. So only a signal that a process sent to
-    this one alone is passed on.
+    this one alone is to be passed on.
     """
     forwarded = [number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda *_: None) for number in forwarded}  # handlers do not survive exec
@@ -214,14 +238,14 @@ def _signals_held() -> Iterator[Any]:
     mask: set[Any] = set()
     held = False
 
-    def wait(seconds: float) -> list[int]:
+    def wait(seconds: float) -> list[tuple[int, bool]]:
         nonlocal held, mask
         if not held:  # only now: a child started with these blocked would never see them
             mask, held = signal.pthread_sigmask(signal.SIG_BLOCK, watched), True
         received = signal.sigtimedwait(watched, seconds)
-        if received is None or received.si_signo == signal.SIGCHLD or received.si_code > 0:  # > 0: from the kernel
+        if received is None or received.si_signo == signal.SIGCHLD:
             return []
-        return [received.si_signo]
+        return [(received.si_signo, received.si_code <= 0)]  # > 0: from the kernel
 
     try:
         yield wait

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,6 +159,27 @@ def test_a_hang_is_ended_with_all_it_started(tmp_path: Path) -> None:
         not Path(f"/proc/{done.stdout.strip()}/cmdline").exists()
         or not Path(f"/proc/{done.stdout.strip()}/cmdline").read_bytes()
     )
+
+
+@pytest.mark.slow
+def test_what_a_person_ends_after_a_while_may_be_a_hang(tmp_path: Path) -> None:
+    write(tmp_path, "program.py", HANG)
+    process = subprocess.Popen(
+        command("program.py"), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    other = int(process.stdout.readline())
+    time.sleep(25)
+    process.send_signal(signal.SIGINT)
+    process.wait(30)
+    os.kill(other, signal.SIGKILL)  # it holds the pipes
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGINT
+    assert re.fullmatch(
+        r"minify: interrupted in a forward call after \d+ s; if it hangs, --timeout 10 captures that as a failure",
+        err.splitlines()[-1],
+    )
+    assert captures(tmp_path / "repro.db") == []
 
 
 @pytest.mark.slow

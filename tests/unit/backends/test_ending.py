@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fxminify.backends.capture.ending import Facts, failures, unchecked, watched
+from fxminify.backends.capture.ending import Facts, failures, interrupted, unchecked, watched
+from fxminify.store.failure import Phase
 
 NOTED = {
     "captured": ["1 compile_error", "3 divergence", "3 divergence", "4 compile_error"],
@@ -100,3 +101,17 @@ def test_the_largest_difference_that_was_let_pass_is_named() -> None:
         "torch.testing.assert_close allows at output 0 (add, model.py:3 f) (10 times are let pass, "
         "--check strict reports it)"
     )
+
+
+@pytest.mark.parametrize(
+    ("phase", "seconds", "said"),
+    [
+        (Phase.COMPILE, 221.4, "interrupted in a compilation after 221 s; if it hangs, --timeout 110 captures that as a"
+         " failure"),
+        (Phase.BACKWARD, 12.0, "interrupted in a backward call after 12 s; if it hangs, --timeout 10 captures that as a"
+         " failure"),
+        (Phase.FORWARD, 9.9, ""),
+    ],
+)  # fmt: skip
+def test_what_lasts_long_before_it_is_interrupted_may_be_a_hang(phase: Phase, seconds: float, said: str) -> None:
+    assert interrupted(phase, seconds) == said
