@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from .diagnosis import c_frame, head, is_definite, told_in
-from .failure import PRECISION, UNTRACED, VALUES, Failure, FailureKind, Phase
+from .failure import PRECISION, UNTRACED, VALUES, Failure, FailureKind, Frame, Phase
 from .masking import mask, with_operations
 
 #: Version 2 compared the whole first paragraph of a message, and had no operator.
@@ -28,6 +28,9 @@ _GENERATED_CALLS = ("torch/fx/graph_module.py:__call__", "torch/fx/graph_module.
 #: another run gives another symbol, which may be the name of no input.
 _SYMBOL = re.compile(r"[su]\d+")
 _CALLERS = ("torch/_dynamo/eval_frame.py:_fn",)
+#: The call of an operator, the methods of modes that operators pass through, and what stands around these.
+_OPERATOR, _MODES = "torch/_ops.py:__call__", ("__torch_dispatch__", "__torch_function__")
+_AROUND_MODES = ("torch/_dynamo/eval_frame.py:_fn", "torch/_compile.py:inner")
 #: A list, in the form that `mask` and `_listed` give it.
 _LIST = re.compile(r"[\[{]([^\[\]{}]*)[\]}]")
 
@@ -171,11 +174,27 @@ def origin(failure: Failure) -> str:
     """
     if not failure.frames:
         return ""
-    last = failure.frames[-1]
+    last = failure.frames[-_under_modes(failure.frames)]
     place = f"{last.file}:{last.function}"
     if place in _CALLERS:
         return ""
     return "<generated>" if _GENERATED.search(last.file) or place in _GENERATED_CALLS else place
+
+
+def _under_modes(frames: Sequence[Frame]) -> int:
+    """The number of the frame, counted from the end, that called an operator which raised under modes.
+
+    It is 1 without modes. AOTAutograd has one in the first call of a compiled graph, and none later.
+    """
+    if f"{frames[-1].file}:{frames[-1].function}" != _OPERATOR:
+        return 1
+    number, modes = 1, False
+    for frame in reversed(frames):
+        mode = frame.function in _MODES and frame.file.startswith("torch/")
+        if not mode and f"{frame.file}:{frame.function}" not in (_OPERATOR, *_AROUND_MODES):
+            return number if modes else 1
+        number, modes = number + 1, modes or mode
+    return 1
 
 
 def _nodes(failure: Failure) -> dict[str, str]:

@@ -193,6 +193,22 @@ def test_type_origin_and_phase_are_part_of_the_signature() -> None:
     assert base.difference(signature(later)) == "kind"
 
 
+def test_modes_that_an_operator_passes_through_are_no_origin() -> None:
+    """AOTAutograd looks at the results of operators in the first call of a compiled graph, under a mode."""
+    code, call = "cguv7kxzpauc5ii2brdtea3qwffc6sp3ewezq6crot7sxrriwh74.py", Frame("torch/_ops.py", "__call__", 875)
+    mode = (
+        Frame("torch/_compile.py", "inner", 54),
+        Frame("torch/_dynamo/eval_frame.py", "_fn", 1446),
+        Frame("torch/_functorch/_aot_autograd/runtime_wrappers.py", "__torch_dispatch__", 432),
+    )
+    later = signature(error("x", frames=(Frame(code, "call", 129),)))
+    assert signature(error("x", frames=(Frame(code, "call", 129), *mode, call))) == later
+    assert signature(error("x", frames=(Frame(code, "call", 129), call, *mode, call))) == later
+    assert signature(error("x", frames=(Frame(code, "call", 129), *mode))).origin.endswith("__torch_dispatch__")
+    assert signature(error("x", frames=(Frame(code, "call", 129), call))).origin == "torch/_ops.py:__call__"
+    assert signature(error("x", frames=(*mode, call))).origin == "torch/_ops.py:__call__"
+
+
 @pytest.mark.parametrize(
     "file", ["cguv7kxzpauc5ii2brdtea3qwffc6sp3ewezq6crot7sxrriwh74.py", "<eval_with_key>.7", "<string>"]
 )
