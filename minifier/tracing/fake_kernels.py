@@ -21,7 +21,7 @@ from ...store.document.case import Blobs, Case
 from ...store.live.build import build
 
 #: Namespaces of operators that belong to torch.
-OF_TORCH = frozenset({"aten", "prims", "prim", "higher_order", "inductor", "rngprims", "profiler", "debugprims"})
+OF_TORCH = ("aten", "prims", "prim")
 
 
 def wrong(case: Case, blobs: Blobs) -> str:
