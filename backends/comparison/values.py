@@ -293,7 +293,8 @@ class _Noise:
         errors, typical = self.errors, self.typical
         noise = errors.eager + errors.moved
         if float(typical.unit.min()) > 0 if typical.unit.numel() else False:
-            usual = _typical(typical.eager / typical.unit) + _typical(typical.moved / typical.unit)
+            some = typical.exact != 0  # most gradients of an embedding are zeros, and exact
+            usual = _typical((typical.eager / typical.unit)[some]) + _typical((typical.moved / typical.unit)[some])
             noise = noise + usual * errors.unit
         return (self.margin if margin is None else margin) * errors.unit + self.factor * noise
 

@@ -12,7 +12,7 @@ with one has its other operands perturbed, or its result if it has no others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..running import effects
-from ..running.execution import Run, copy_inputs, execute, is_plain, storage_of, tensors, widened
+from ..running.execution import Run, copy_inputs, execute, is_plain, no_autocast, storage_of, tensors, widened
 from ..running.shared import SharedStorages, tensors_of
 
 #: Operators whose results are values of one operand, moved.
@@ -92,7 +92,7 @@ def run_wide(
         function = _NodeByNode(graph, shared, lazies, noise, outputs, bool(gradients)).run
     try:
         torch.set_default_dtype(torch.float64)
-        with _no_autocast(given):
+        with no_autocast(given):
             return execute(function, inputs, bool(gradients), wanted=gradients)
     finally:
         torch.set_default_dtype(default)
@@ -342,12 +342,3 @@ def _refuses_hooks(n: fx.Node) -> bool:
 
 def _wide_argument(value: Any) -> Any:
     return widened(value) if isinstance(value, torch.dtype) else value
-
-
-def _no_autocast(inputs: Sequence[Any]) -> ExitStack:
-    """A context with autocast off for every device type of the inputs and for the CPU."""
-    stack = ExitStack()
-    for device in sorted({"cpu"} | {t.device.type for t in inputs if isinstance(t, torch.Tensor)}):
-        if torch.amp.autocast_mode.is_autocast_available(device):
-            stack.enter_context(torch.autocast(device, enabled=False))
-    return stack

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +70,7 @@ def execute(
 ) -> Run:
     """Call ``function`` on ``inputs`` (which it may change) as Dynamo would, then compute gradients if ``backward``.
 
+    Autocast is off in the backward pass, as torch recommends for programs. Eager computes other gradients inside of it.
     ``mark`` is called with ``"backward"`` when the backward pass begins. ``wanted`` are the inputs whose gradients are
     computed, all if None. Results and inputs of a class of their own are given as tensors of torch's class. Raises what
     ``function`` raises.
@@ -87,7 +88,7 @@ def execute(
         gradients = None
         if backward and any(differentiable(t) for t in outputs):
             mark("backward")
-            with subclasses.overrides_off(outputs):
+            with subclasses.overrides_off(outputs), no_autocast(outputs):
                 gradients = _gradients(outputs, sources)
             devices.synchronize(used)
         outputs, inputs = (list(map(subclasses.bare, values)) for values in (outputs, inputs))
@@ -162,6 +163,15 @@ def _sources(inputs: Sequence[Any], wanted: Container[int] | None) -> list[Gradi
         for i, t in enumerate(inputs)
     ]
     return [get_gradient_edge(t) if asked else None for t, asked in zip(inputs, wants, strict=True)]
+
+
+def no_autocast(values: Iterable[Any]) -> ExitStack:
+    """A context with autocast off for every device type of ``values`` and for the CPU."""
+    stack = ExitStack()
+    for device in sorted({"cpu"} | {t.device.type for t in tensors(values)}):
+        if torch.amp.autocast_mode.is_autocast_available(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+    return stack
 
 
 def _gradients(outputs: Sequence[Any], sources: Sequence[GradientEdge | None]) -> tuple[torch.Tensor | None, ...]:

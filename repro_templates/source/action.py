@@ -166,14 +166,13 @@ class _Maker:
             return self.repeated()
         if self.earlier:
             return self.sequence()
-        return self.within([*self.seed, *self.called(self.compiled, self.result), *self.backward_pass])
+        called = self.forward(self.called(self.compiled, self.result))
+        return self.with_backward([*self.seed, *called, *self.backward_pass])
 
     def again(self, arguments: str) -> list[str]:
         """A call of the compiled function, with its backward pass."""
-        return [
-            f"{self.result} = compiled({arguments})" if self.result else f"compiled({arguments})",
-            *self.backward_pass,
-        ]
+        called = f"{self.result} = compiled({arguments})" if self.result else f"compiled({arguments})"
+        return [*self.forward([called]), *self.backward_pass]
 
     def calls_before(self, call: Callable[[str], list[str]] | None = None) -> list[str]:
         """Return the compiled function, and its calls with the inputs of earlier calls, each with its backward
@@ -196,13 +195,13 @@ class _Maker:
 
     def sequence(self) -> str:
         """Calls with other inputs, then the call that fails."""
-        return self.within([*self.calls_before(), *self.seed, *self.again(self.arguments)])
+        return self.with_backward([*self.calls_before(), *self.seed, *self.again(self.arguments)])
 
     def repeated(self) -> str:
         """Several calls of the compiled function, each with its backward pass."""
         inner = "\n".join([*self.seed, *self.again(self.arguments)])
         loop = [f"for _ in range({self.case.calls}):", textwrap.indent(inner, INDENT)]
-        return f"compiled = {self.compiled}\n" + self.within(loop)
+        return f"compiled = {self.compiled}\n" + self.with_backward(loop)
 
     def divergence(self, kind: str, after: str = "") -> str:
         """A comparison of both results, with `assert_close` or with what comes ``after`` them."""
@@ -284,13 +283,13 @@ class _Maker:
         single = self.printed.single
         plain = ", ".join(self.inputs.arguments)
         unused = ", allow_unused=True" if len(wanted) > 1 else ""
-        if summed and single and not inner and not self.earlier:
+        if summed and single and not inner and not self.earlier and not self.managers:
             lines = [
                 f"{name} = torch.autograd.grad({function}({plain}).sum(), [{', '.join(wanted)}]{unused})"
                 for name, function in ((f"expected{GRADS}", self.printed.name), (f"actual{GRADS}", "compiled"))
             ]
-            return self.within([f"compiled = {self.compiled}", *lines], self.close(what=GRADS))
-        inner.append(f"outputs = {'[' if single else ''}function({plain}){']' if single else ''}")
+            return "\n".join([f"compiled = {self.compiled}", *lines, self.close(what=GRADS)])
+        inner += self.inside([f"outputs = {'[' if single else ''}function({plain}){']' if single else ''}"])
         if not single:
             inner.append("outputs = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]")
         if summed:
@@ -316,7 +315,8 @@ class _Maker:
             f"def gradients(function{given}):",
             textwrap.indent("\n".join(inner), INDENT),
             "",
-            self.within(lines, after),
+            *lines,
+            after,
         ])  # fmt: skip
 
     def called(self, function: str, name: str, arguments: str | None = None) -> list[str]:
@@ -330,10 +330,21 @@ class _Maker:
 
     def within(self, lines: Sequence[str], after: str = "") -> str:
         """``lines`` inside the context managers, then ``after`` outside of them."""
-        text = "\n".join(lines)
-        if self.managers:
-            text = f"with {', '.join(self.managers)}:\n{textwrap.indent(text, INDENT)}"
-        return f"{text}\n{after}" if after else text
+        return "\n".join([*self.inside(lines), *([after] if after else [])])
+
+    def with_backward(self, lines: Sequence[str]) -> str:
+        """``lines`` inside the context managers, unless a backward pass is among them: only its `forward` is inside."""
+        return "\n".join(lines) if self.backward_pass else self.within(lines)
+
+    def forward(self, lines: Sequence[str]) -> list[str]:
+        """``lines`` that a backward pass follows, inside the context managers. Autocast is off in a backward pass."""
+        return self.inside(lines) if self.backward_pass else list(lines)
+
+    def inside(self, lines: Sequence[str]) -> list[str]:
+        """``lines`` inside the context managers, if there are any."""
+        if not self.managers:
+            return list(lines)
+        return [f"with {', '.join(self.managers)}:", textwrap.indent("\n".join(lines), INDENT)]
 
 
 _IN_PLACE_OPERATORS = frozenset(

@@ -19,6 +19,7 @@ from torch import fx, nn
 import fxminify
 from fxminify.backends.comparison.compare import Accepted, CannotCompare, Differences, Divergence
 from fxminify.backends.comparison.reference import Reference, drawn
+from fxminify.backends.comparison.values import Judgement
 from fxminify.backends.running.execution import Run, copy_inputs, cotangents, execute
 from fxminify.backends.running.shared import SharedStorages
 from fxminify.store.failure import DETACHED, Phase
@@ -401,6 +402,59 @@ def test_ordinary_models_do_not_diverge(db: str, name: str, backend: str, own_lo
         torch.compile(function, backend=backend)(*inputs)
     assert not Path(db).exists()
     assert [r.getMessage() for r in own_log.records if r.name == "fxminify"] == []
+
+
+@pytest.mark.process
+def test_gradients_are_compared_outside_of_autocast(db: str) -> None:
+    """pytorch#179804: what autocast leaves alone is in a short dtype in the backward pass of AOTAutograd."""
+
+    def island(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return x.float() @ w
+
+    torch.manual_seed(0)
+    x = torch.randn(4, 64, dtype=torch.bfloat16, requires_grad=True)
+    w = torch.randn(64, 64, requires_grad=True)
+    with fxminify.capturing(db, check=True):
+        compiled = torch.compile(island, backend="aot_eager")
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            compiled(x, w)
+    with Index.open(db) as index:
+        (row,) = index.captures.find()
+    assert (row.kind, row.phase) == ("divergence", "backward")
+    assert row.failure is not None
+    assert row.failure.detail["where"] == "gradient of input 0"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_rounding_in_the_gradient_of_an_embedding_is_no_divergence(db: str, backend: str) -> None:
+    """Nearly all of it is zero, which says nothing about the error of the rest."""
+    torch.manual_seed(0)
+    words, places = torch.nn.Embedding(100, 64), torch.nn.Embedding(512, 64)
+    layers = torch.nn.Sequential(
+        torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.Tanh(),
+        torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64),
+    )  # fmt: skip
+
+    def model(t: torch.Tensor) -> torch.Tensor:
+        x = words(t) + places(torch.arange(16))
+        return torch.nn.functional.softmax(layers(x) @ words.weight.t(), -1)
+
+    with fxminify.capturing(db, check=True), torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.compile(model, backend=backend)(torch.randint(0, 100, (2, 16)))
+    assert not Path(db).exists()
+
+
+def test_zeros_do_not_say_how_large_the_error_of_the_rest_may_be() -> None:
+    torch.manual_seed(0)
+    exact = torch.zeros(1000, dtype=torch.float64)
+    exact[:50] = torch.randn(50, dtype=torch.float64)
+    eager, actual = ((exact * (1 + 1e-3 * torch.randn(1000))).float() for _ in range(2))
+    eager[7] = float(exact[7])
+    assert not Judgement(eager, actual, exact).differs()
+    actual[7] *= 1.2
+    assert Judgement(eager, actual, exact).differs()
 
 
 def test_a_swapped_function_is_captured_although_the_backend_returns_a_plain_function(db: str) -> None:

@@ -261,6 +261,24 @@ def test_context_managers_stand_around_the_call_alone() -> None:
     assert 'with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):\n    expected = forward(x)\n' in text
 
 
+AUTOCAST = {"autocast": {"cpu": {"dtype": "bfloat16"}}}
+
+
+def test_a_backward_pass_is_outside_of_autocast() -> None:
+    error = replace(ERROR, phase=Phase.BACKWARD)
+    expected = """
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    output = torch.compile(forward, backend="inductor")(x)
+output.sum().backward()
+"""
+    assert code(script(lambda x: x.sin(), X, context=AUTOCAST, failure=error)).endswith(expected)
+    text = code(script(lambda x: x.sin(), X, context=AUTOCAST, failure=GRADIENT))
+    with_block = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n        outputs = [function(x)]\n'
+    assert f"\ndef gradients(function):\n    {with_block}" in text
+    assert "\nexpected_grads = gradients(forward)\n" in text
+    assert text.count("autocast") == 1
+
+
 def test_inputs_that_are_written_to_are_made_for_each_run() -> None:
     text = code(script(lambda x: x.mul_(2), X, failure=DIVERGENCE))
     assert "def make_inputs():\n    return [torch.tensor([1.0, 1e+30])]\n" in text
