@@ -118,6 +118,11 @@ class BackendAdapter:
         """The options, mode and dynamic of a callable that `wrapper` describes, None for any other object."""
         return None
 
+    def packager(self, options: Mapping[str, Any]) -> tuple[Callable[..., Any], Mapping[str, Any]] | None:
+        """Return the backend that compiles a graph ahead of time as the compiler's own function does with ``options``,
+        and the options of that backend. None if the compiler has no such function."""
+        return None
+
     def checks(self) -> Iterator[tuple[str, bool, str]]:
         """Rows for `minify doctor`: what is checked, whether it is in order, what was found or is to be done."""
         return iter(())

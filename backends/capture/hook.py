@@ -11,7 +11,7 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -230,18 +230,23 @@ class _Hook:
             self.thread.graph = graph
         return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
 
-    def packaging(self, gm: Any, inputs: Sequence[Any], options: dict[str, Any] | None, call: Callable[[], Any]) -> Any:
+    def packaging(
+        self, gm: Any, inputs: Sequence[Any], packager: tuple[Callable[..., Any], Mapping[str, Any]],
+        call: Callable[[], Any],
+    ) -> Any:  # fmt: skip
         target = self.everything
         if target is None or self.thread.compiling is not None or seam.ours() or not _usable():
             return call()
-        from . import aoti
+        from ..provenance import origin
+
+        function, options = packager
 
         def take() -> GraphSnapshot:
             from .graph_snapshot import GraphSnapshot, flat
 
             return GraphSnapshot.take(flat(gm), inputs)
 
-        package, graph = self._compile(target, partial(aoti.spec_of, options), take, call)
+        package, graph = self._compile(target, partial(origin.copied, function, options=options or None), take, call)
         if graph is not None:
             target.recorder.note("watched", graph.spec)
         return package

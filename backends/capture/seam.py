@@ -15,7 +15,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from types import ModuleType
@@ -39,8 +39,12 @@ class Observer(Protocol):
     def guards_built(self, exc: Exception | None) -> bool:
         """The frame's guards were built, or that raised ``exc``. Returns whether to try once more."""
 
-    def packaging(self, gm: Any, inputs: Sequence[Any], options: dict[str, Any] | None, call: Callable[[], Any]) -> Any:
-        """``call()`` compiles ``gm`` with AOTInductor for ``inputs``. Returns its result."""
+    def packaging(
+        self, gm: Any, inputs: Sequence[Any], packager: tuple[Callable[..., Any], Mapping[str, Any]],
+        call: Callable[[], Any],
+    ) -> Any:  # fmt: skip
+        """``call()`` compiles ``gm`` with AOTInductor for ``inputs``, as the backend ``packager`` does with its
+        options. Returns its result."""
 
     def backward_failed(self, exc: BaseException) -> None:
         """A backward pass raised ``exc``."""
@@ -178,12 +182,17 @@ def _patch_dynamo(observer: Observer) -> None:
 def _patch_inductor(observer: Observer) -> None:
     from torch.utils._pytree import tree_leaves
 
+    from ..adapters import adapter_of
+
     def packaging(original: Any) -> Any:
         @wraps(original)
         def aot_compile(gm: Any, args: Any, kwargs: Any = None, **given: Any) -> Any:
             call = partial(original, gm, args, kwargs, **given)
             try:
-                return observer.packaging(gm, tree_leaves((args, kwargs or {})), given.get("options"), call)
+                packager = adapter_of("inductor").packager(given.get("options") or {})
+                if packager is None:  # fxminify's own adapter was not found
+                    return call()
+                return observer.packaging(gm, tree_leaves((args, kwargs or {})), packager, call)
             except BaseException as exc:
                 unseen(exc)
                 raise

@@ -151,7 +151,7 @@ class Reference:
     def wide(self, places: Collection[Place]) -> Iterator[Run]:
         """A run in float64, then runs on inputs that are changed by a few units in the last place, one at a time.
 
-        There is none if the graph cannot run in float64. Raises the error if there is not enough memory.
+        No runs if the graph cannot run in float64. Raises the error if there is not enough memory.
         """
         exact = self._wide(None, places)
         if exact is None:

@@ -293,8 +293,8 @@ class _NodeByNode(fx.Interpreter):
                 t.data = lazy.narrow
 
     def _scale(self, n: fx.Node, lazies: Collection[_Lazy]) -> float:
-        """The largest relative change of an operand of ``n``, which reads ``lazies``; 0 if these are none, or ``n`` may
-        write to one."""
+        """The largest relative change of an operand of ``n``, which reads ``lazies``; 0 if it reads no lazy tensor, or
+        may write to one."""
         if self._noise is None or not lazies or not (n.op == "call_module" or effects.reads_only(n)):
             return 0.0
         return self._noise.units * max(torch.finfo(lazy.narrow.dtype).eps for lazy in lazies)

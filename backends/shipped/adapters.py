@@ -95,6 +95,11 @@ class Inductor(BackendAdapter):
     def __init__(self) -> None:
         self._warm = False
 
+    def packager(self, options: Mapping[str, Any]) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+        from .aoti import aot_inductor, settings
+
+        return aot_inductor, settings(options)
+
     def warm(self) -> None:
         """Probe which vector instructions work here. The answer is cached in the process, so workers inherit it.
 

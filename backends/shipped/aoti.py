@@ -6,13 +6,10 @@ of `aot_inductor` and needs only torch, so the function uses nothing else of thi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-
-from ..provenance import origin
-from ..provenance.spec import BackendSpec
 
 
 def aot_inductor(
@@ -25,8 +22,7 @@ def aot_inductor(
         return torch._inductor.aoti_load_package(package)
 
 
-def spec_of(options: dict[str, Any] | None) -> BackendSpec:
-    """The spec that packages as a program did with ``options``, without the settings of the package itself."""
-    kept = {name: value for name, value in (options or {}).items() if not name.startswith("aot_inductor.package")}
-    kept.pop("aot_inductor.output_path", None)
-    return origin.copied(aot_inductor, options=kept or None)
+def settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of Inductor among the ``options`` of a program that packages. Options of the file are left out."""
+    others = ("aot_inductor.package", "aot_inductor.output_path")
+    return {name: value for name, value in options.items() if not name.startswith(others)}
