@@ -248,7 +248,7 @@ PASSES: tuple[Pass, ...] = (
     *map(canonical, CANONICALIZATIONS[CANONICALIZATIONS.index(fewer_dimensions) :]),
     Pass(
         "ranks",
-        "Takes single dimensions of size 1 from some tensors; arguments that name dimensions follow.",
+        "Takes single dimensions of size 1 from some tensors, where arguments follow; joins neighbouring dimensions.",
         ranks.fewer_ranks,
         stage=Stage.CANONICALIZE,
     ),

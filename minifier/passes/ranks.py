@@ -2,16 +2,16 @@
 
 `fewer_dimensions` takes leading dimensions of size 1 from all tensors. This pass takes one dimension of size 1 from the
 tensors of the highest rank, or from one tensor, and the arguments follow: numbers of dimensions (``dim=2``,
-``permute(0, 2, 1)``) and lists with a size for each dimension (``expand(1, 1, 4)``). It asks only about what eager
-accepts (`GraphView.valid`).
+``permute(0, 2, 1)``) and lists with a size for each dimension (``expand(1, 1, 4)``). Where no dimension can go, two
+neighbours become one: shape (2, 2) becomes (4,). It asks only about what eager accepts (`GraphView.valid`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from ...store.document.case import Case, Node, Value, tag, target_name
+from ...store.document.case import Case, Node, TensorSpec, Value, tag, target_name
 from ..candidate.graph_view import GraphView
 from ..candidate.rewriting import inside
 from .arguments import DIMENSIONS, parameter
@@ -33,20 +33,22 @@ def fewer_ranks(view: GraphView, step: int) -> Completed | None:
         return None
     if any(tag(value) == "sym" for value in view.case.inputs) or view.case.earlier:
         return None
-    found = _possible(view)
+    found, made_by = _possible(view, _lower), _lower
+    if not found:
+        found, made_by = _possible(view, _joined), _joined
     if step > min(len(found), MOST) or not found:
         return None
     if step > 0:
         return Completed((found[step - 1],))
     lowest = found[0]
-    while further := _possible(view.after(lowest)):
+    while further := _possible(view.after(lowest), made_by):
         lowest = further[0]
     return Completed((lowest,), again=False)
 
 
-def _possible(view: GraphView) -> list[Case]:
+def _possible(view: GraphView, made_by: Callable[[GraphView], Iterator[Case]]) -> list[Case]:
     """The candidates that eager accepts."""
-    made = list(_lower(view))
+    made = list(made_by(view))
     return [case for case, valid in zip(made, view.valid(made), strict=True) if valid]
 
 
@@ -70,6 +72,25 @@ def _lower(view: GraphView) -> Iterator[Case]:
                     yield lower
 
 
+def _joined(view: GraphView) -> Iterator[Case]:
+    """Candidates in which two neighbouring dimensions of all tensors of the highest rank are one."""
+    case = view.case
+    plain = [i for i in changeable(case) if not case.tensors[i].dynamic]
+    rank = max((len(case.tensors[i].shape) for i in plain), default=0)
+    highest = [i for i in plain if len(case.tensors[i].shape) == rank]
+    for d in range(rank - 1):
+        specs = [case.tensors[i] for i in highest]
+        if any(1 in s.shape[d : d + 2] or s.stride[d] != s.stride[d + 1] * s.shape[d + 1] for s in specs):
+            continue
+        tensors = list(case.tensors)
+        for i, s in zip(highest, specs, strict=True):
+            size = s.shape[d] * s.shape[d + 1]
+            tensors[i] = replace(
+                s, shape=(*s.shape[:d], size, *s.shape[d + 2 :]), stride=(*s.stride[:d], *s.stride[d + 1 :])
+            )
+        yield _with_tensors(case, tensors)
+
+
 def _without(view: GraphView, group: Collection[int], d: int, rank: int, *, follow: bool) -> Case:
     """The case without dimension ``d`` of the tensors in ``group``, which have ``rank`` dimensions."""
     case = view.case
@@ -79,10 +100,17 @@ def _without(view: GraphView, group: Collection[int], d: int, rank: int, *, foll
         tensors[i] = replace(
             spec, shape=spec.shape[:d] + spec.shape[d + 1 :], stride=spec.stride[:d] + spec.stride[d + 1 :]
         )
+    return _with_tensors(case, tensors, lambda node: _following(view, node, d, rank) if follow else node)
+
+
+def _with_tensors(
+    case: Case, tensors: Sequence[TensorSpec], follow: Callable[[Node], Node] = lambda node: node
+) -> Case:
+    """The case with these tensors. ``follow`` changes each compute node."""
     given = dict(zip((n.name for n in case.graph.placeholders), case.inputs, strict=True))
 
     def changed(node: Node) -> Node:
-        made = _following(view, node, d, rank) if follow and node.is_compute else node
+        made = follow(node) if node.is_compute else node
         value = given.get(node.name)
         meta = {k: v for k, v in node.meta.items() if k != "shape"}
         if isinstance(value, dict) and "tensor" in value:
