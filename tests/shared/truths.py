@@ -112,6 +112,7 @@ def about_sentences(found: Mapping[str, Any], reports: Mapping[str, str]) -> Che
     """Check that each report has the sentences of the explanation, and no others of their kind."""
     explained = found["matters"] or {}
     told = {" ".join(text.split()) for text in (explained.get("summary", ""), *explained.get("sentences", ()))}
+    told |= {plain(text) for text in told}  # a report that has no mark-up loses what is in angle brackets
     own = {sentence for text in told for sentence in _TOLD.findall(text)}
     out = Checked()
     for name, report in reports.items():
