@@ -81,16 +81,5 @@ def test_354_million_parameters_under_a_hard_limit_of_memory(tmp_path: Path) -> 
     assert len(str(found.provenance["left_out"]).split("; ")) == LAYERS - (1 << 30) // (WIDTH * WIDTH * 4) + 1
     done = minify(tmp_path, "run", "repro.db", "--memory", f"{(WEIGHTS * 3 // 2 + BESIDE) / 2**30:.2f}")
     with Index.open(str(tmp_path / "repro.db")) as index:
-        (row,) = index.captures.find()
-        assert (row.state, row.nodes_after) == (State.VERIFIED, 1), done.stderr
-
-
-@pytest.mark.slow
-def test_a_program_goes_on_where_the_memory_does_not_suffice_for_a_comparison(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    weights = 6 * WIDTH * WIDTH * 4
-    done = minify(
-        tmp_path, "capture", "--check", "--db", "repro.db", "program.py", str(WIDTH), "6",
-        memory=weights + (520 << 20),
-    )  # fmt: skip
-    assert "torch.Size([1, 4096])" in done.stdout, done.stderr
+        row = next(row for row in index.captures.find() if row.id == found.id)
+        assert (row.state, row.nodes_after) == (State.VERIFIED, 2), done.stderr  # it needs the last tanh but one
