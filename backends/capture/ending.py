@@ -20,6 +20,8 @@ from ...store.text import count, printable, shortened
 NOTED: dict[str, list[str]] = {}
 #: Seconds from which on an operation may be a hang.
 LONG = 10
+#: The type of an exception in which torch reports a fault of a device.
+_OF_A_DEVICE = "AcceleratorError"
 #: The most characters of what eager raised that a sentence quotes.
 _QUOTED = 160
 
@@ -111,6 +113,9 @@ def watched(facts: Facts, *, checks: bool, ended: str) -> str:
     """Return the sentence about a program in which no backend failed. ``checks``: calls were to be compared. ``ended``
     is the type of the exception with which the program ended."""
     how = f"; the program ended with {printable(ended)} outside every watched compilation and call" if ended else ""
+    if ended.rpartition(".")[2] == _OF_A_DEVICE:
+        wait = "CUDA_LAUNCH_BLOCKING=1 in the environment" if checks else "--check"
+        how += f"; a device reports a fault after the call that met it, unless the call waits for it: {wait}"
     if not facts.watched:
         return f"nothing captured: no graph reached a backend of torch.compile{how}"
     named = sorted(Counter(facts.watched).items())

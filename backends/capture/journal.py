@@ -90,6 +90,10 @@ class Journal:
             self.folder.mkdir(exist_ok=True)
             _replace(self.folder / f"{graph}.json", [json.dumps(document).encode()])
 
+    def document(self, graph: int) -> Json | None:
+        """Return the document of ``graph`` that this process wrote, or None."""
+        return _document(self.folder, graph)
+
     def tell(self, what: str, line: str) -> None:
         """Append a line to the list ``what`` that the parent reads at the end."""
         with self._writable():
@@ -172,11 +176,15 @@ class InFlight:
 
     def document(self) -> Json | None:
         """Return the document of the graph, or None if it was not written completely."""
-        try:
-            found: Any = json.loads((self.folder / f"{self.graph}.json").read_bytes())
-        except (OSError, ValueError):  # it died before, or while, writing
-            return None
-        return found if isinstance(found, dict) else None
+        return _document(self.folder, self.graph)
+
+
+def _document(folder: Path, graph: int) -> Json | None:
+    try:
+        found: Any = json.loads((folder / f"{graph}.json").read_bytes())
+    except (OSError, ValueError):  # the process died before, or while, writing
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def stack(directory: Path, pid: int) -> str:

@@ -32,9 +32,10 @@ from ...store.scrubbing import masked_case, masked_failure, masked_provenance
 from ...store.signature import signature
 from ...store.text import count
 from ..provenance.spec import BackendSpec
+from ..running import devices
 from .ending import NOTED
 from .graph_snapshot import GraphSnapshot, KeptInputs, Taken
-from .journal import Journal
+from .journal import Journal, JournalBlobs
 from .log import log
 from .lowering import CannotLower, Lowered
 from .places import CaptureName, CapturePlace, place_of
@@ -227,7 +228,12 @@ class CaptureRecorder:
         provenance = Json({"level": "dynamo"})
         for tried in {"auto": ("dynamo", "aot"), "aot": ("aot", "dynamo")}.get(level, (level,)):
             if tried == "dynamo":
-                taken = self._case(snapshot, spec, inputs, rng, asked, self._kept_of(failure))
+                try:
+                    taken = self._case(snapshot, spec, inputs, rng, asked, self._kept_of(failure))
+                except Exception:
+                    if not devices.dead():
+                        raise
+                    taken = self._written_ahead(snapshot.number, asked)
             elif below is not None:
                 lowered, taken = self._lowered(below, rng, asked)
                 if lowered is not None:
@@ -297,6 +303,20 @@ class CaptureRecorder:
         except (Unsupported, InvalidDocument) as exc:
             return Taken(reason="; ".join(filter(None, [reason, str(exc)])))
         return taken
+
+    def _written_ahead(self, graph: int, asked: Json) -> Taken:
+        """Return the case of ``graph`` with the values that were written ahead of its last call in the journal.
+
+        Raises `StoreError` if there are none.
+        """
+        document = self.journal.document(graph) if self.journal is not None else None
+        if self.journal is None or document is None or "case" not in document:
+            raise StoreError(f"{devices.dead()}, and no values were written ahead of the call, as minify capture does")
+        case = replace(validate(document["case"]), backward=asked["backward"], compare=asked["compare"])
+        return Taken(
+            replace(case, calls=max(case.calls, asked["calls"])), JournalBlobs(self.journal.directory),
+            left_out=tuple(filter(None, str(document["provenance"].get("left_out", "")).split("; "))),
+        )  # fmt: skip
 
     def _kept(self, auto: Keep) -> Keep:
         """The values to keep: ``auto`` unless the settings say otherwise."""

@@ -51,6 +51,7 @@ class _Regex(click.ParamType[Any]):
               help="The suites whose programs are run.")  # fmt: skip
 @click.option("--dtype", "dtypes", type=_Dtypes(), default="float32", show_default=True, metavar="DTYPE,...",
               help="The dtypes of the inputs.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="The device of the inputs, such as cuda.")
 @click.option("--grad", is_flag=True, help="Also compute gradients.")
 @click.option("--dynamic", is_flag=True, help="Also compile with symbolic sizes.")
 @click.option("--only", type=_Regex(), default="", metavar="REGEX", help="Only programs whose name has a match.")
@@ -79,6 +80,7 @@ def hunt(
     db: str,
     log: Path | None,
     dtypes: tuple[str, ...],
+    device: str,
     grad: bool,
     dynamic: bool,
     calls: int,
@@ -110,7 +112,7 @@ def hunt(
             raise Problem(f"{path} exists; add --force to overwrite it.")
     known = () if expect is None else expected.read(expect)
     gradient, symbolic = (False, True) if grad else (False,), (False, True) if dynamic else (False,)
-    wanted = Selection(dtypes=dtypes, gradient=gradient, dynamic=symbolic, seed=seed, calls=calls)
+    wanted = Selection(dtypes=dtypes, gradient=gradient, dynamic=symbolic, seed=seed, calls=calls, device=device)
     chosen = campaign.HuntOptions(backend, log or campaign.log_of(db, backend), wanted=wanted, **options)
     with hunts.HuntProgress(chosen, quiet=quiet or json_) as progress:
         result, programs = campaign.run(db, chosen, progress, known)

@@ -18,6 +18,8 @@ from ...store.errors import StoreError
 from ...store.failure import Failure
 from ...store.signature import signature
 
+CPU = "cpu"
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -25,7 +27,7 @@ class Program:
 
     ``dtype`` is the dtype of its inputs, empty if the suite has none. ``gradient``: its inputs require gradients.
     ``dynamic``: it is compiled with symbolic sizes. ``layout`` is ``contiguous`` or ``noncontiguous``. ``calls`` is the
-    largest number of calls, drawn with ``seed``.
+    largest number of calls, drawn with ``seed``. ``device`` has its inputs, such as ``cuda``.
     """
 
     suite: str
@@ -36,10 +38,12 @@ class Program:
     layout: str = "contiguous"
     seed: int = 0
     calls: int = 5
+    device: str = CPU
 
     def text(self) -> str:
         """The program in one line: ``ops add float32 gradient dynamic``."""
-        words = [self.suite, self.name, self.dtype, "gradient" if self.gradient else "forward"]
+        words = [self.suite, self.name, self.dtype, "" if self.device == CPU else self.device]
+        words += ["gradient" if self.gradient else "forward"]
         words += ["dynamic" if self.dynamic else "static", "" if self.layout == "contiguous" else self.layout]
         return " ".join(filter(None, words))
 
@@ -55,6 +59,7 @@ class Selection:
     layouts: tuple[str, ...] = ("contiguous",)
     seed: int = 0
     calls: int = 5
+    device: str = CPU
 
     def has(self, name: str) -> bool:
         """Return whether ``name`` matches a pattern."""

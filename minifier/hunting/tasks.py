@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...store import codec
 from ...store.document.case import Json
+from ...store.errors import StoreError
 from . import programs
 from .programs import Program, Selection
 
@@ -21,8 +22,12 @@ def list_argument(suite: str, wanted: Selection) -> Json:
 
 
 def list_programs(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
-    """List the programs of a suite, in a worker."""
+    """List the programs of a suite, in a worker. Raises `StoreError` if their device is not present."""
+    from ...backends.running import devices
+
     wanted = codec.load(argument["wanted"], Selection)
+    if wanted.device != programs.CPU and not devices.present(wanted.device):
+        raise StoreError(f"there is no device {wanted.device} here")
     return {"programs": [codec.dump(p) for p in programs.suite(argument["suite"]).programs(wanted)]}
 
 

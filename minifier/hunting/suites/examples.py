@@ -19,7 +19,7 @@ import torch
 
 from ....store.errors import StoreError
 from ....store.parsing import parse
-from ..programs import PreparedProgram, Program, Selection
+from ..programs import CPU, PreparedProgram, Program, Selection
 
 #: The environment variable with the folder.
 FOLDER = "FXMINIFY_EXAMPLES"
@@ -33,11 +33,16 @@ class Examples:
         for file in sorted(_folder().glob("*.py")):
             if wanted.has(file.stem) and _makes(file):
                 for gradient, dynamic in itertools.product(wanted.gradient, wanted.dynamic):
-                    yield Program("examples", file.stem, "", gradient, dynamic, seed=wanted.seed, calls=1)
+                    yield Program(
+                        "examples", file.stem, "", gradient, dynamic, seed=wanted.seed, calls=1, device=wanted.device
+                    )
 
     def prepare(self, program: Program) -> PreparedProgram:
         torch.manual_seed(program.seed)
         function, inputs = _loaded(_folder() / f"{program.name}.py").make()
+        if program.device != CPU:
+            inputs = tuple(v.to(program.device) if isinstance(v, torch.Tensor) else v for v in inputs)
+            function = function.to(program.device) if isinstance(function, torch.nn.Module) else function
         if not program.gradient and isinstance(function, torch.nn.Module):
             function.requires_grad_(False)
         if program.gradient:

@@ -23,22 +23,25 @@ class Modules:
     def programs(self, wanted: Selection) -> Iterator[Program]:
         modes = list(itertools.product(wanted.dtypes, wanted.gradient, wanted.dynamic))
         for name, entry in entries().items():
-            supported = entry.supported_dtypes("cpu")
+            supported = entry.supported_dtypes(torch.device(wanted.device).type)
             for dtype, gradient, dynamic in modes if wanted.has(name) else ():
                 if getattr(torch, dtype) in supported:
-                    yield Program("modules", name, dtype, gradient, dynamic, seed=wanted.seed, calls=wanted.calls)
+                    yield Program(
+                        "modules", name, dtype, gradient, dynamic, seed=wanted.seed, calls=wanted.calls,
+                        device=wanted.device,
+                    )  # fmt: skip
 
     def prepare(self, program: Program) -> PreparedProgram:
         entry = entries()[program.name]
         seed_all(program.seed)
         inputs = entry.module_inputs_func(
-            entry, device="cpu", dtype=getattr(torch, program.dtype), requires_grad=program.gradient,
+            entry, device=program.device, dtype=getattr(torch, program.dtype), requires_grad=program.gradient,
             training=program.gradient,
         )  # fmt: skip
         modules, calls = [], []
         for number, given in enumerate(inputs[: program.calls]):
             made = entry.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
-            module = made.to(getattr(torch, program.dtype)).train(program.gradient)
+            module = made.to(program.device, getattr(torch, program.dtype)).train(program.gradient)
             modules.append(module if program.gradient else module.requires_grad_(False))
             calls.append(((number, *given.forward_input.args), dict(given.forward_input.kwargs)))
 

@@ -39,13 +39,15 @@ class Operators:
             if not wanted.has(name):
                 continue
             for dtype, gradient, dynamic, layout in modes:
-                if _supports(entry, getattr(torch, dtype), gradient):
-                    yield Program("ops", name, dtype, gradient, dynamic, layout, wanted.seed, wanted.calls)
+                if _supports(entry, getattr(torch, dtype), gradient, torch.device(wanted.device).type):
+                    yield Program(
+                        "ops", name, dtype, gradient, dynamic, layout, wanted.seed, wanted.calls, wanted.device
+                    )
 
     def prepare(self, program: Program) -> PreparedProgram:
         entry = entries()[program.name]
         seed_all(program.seed)
-        made = entry.sample_inputs("cpu", getattr(torch, program.dtype), requires_grad=program.gradient)
+        made = entry.sample_inputs(program.device, getattr(torch, program.dtype), requires_grad=program.gradient)
         samples = list(itertools.islice(made, _MOST))
         chosen = _drawn(len(samples), program)
         calls = []
@@ -73,10 +75,11 @@ def entries() -> dict[str, Any]:
     return {".".join(filter(None, (entry.name, entry.variant_test_name))): entry for entry in op_db}
 
 
-def _supports(entry: Any, dtype: torch.dtype, gradient: bool) -> bool:
+def _supports(entry: Any, dtype: torch.dtype, gradient: bool, device: str) -> bool:
+    """Return whether the database has samples of ``dtype`` on devices of the type ``device``."""
     if gradient:
-        return entry.supports_autograd and dtype in entry.supported_backward_dtypes("cpu")
-    return dtype in entry.supported_dtypes("cpu")
+        return entry.supports_autograd and dtype in entry.supported_backward_dtypes(device)
+    return dtype in entry.supported_dtypes(device)
 
 
 def _function(op: Any, undefined: bool) -> Any:

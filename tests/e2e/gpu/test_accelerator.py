@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import re
 import subprocess
 import sys
@@ -33,16 +35,16 @@ PROGRAMS = Path(__file__).parents[2] / "programs" / "gpu"
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA or ROCm device")]
 
 
-def minify(place: Path, *words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fxminify", *words]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=timeout, check=False)
+def minify(place: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command, environment = [sys.executable, "-m", "fxminify", *words], os.environ | variables
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=240, check=False, env=environment)
     print(f"$ minify {' '.join(words)}  [{done.returncode}]\n{done.stdout[-3000:]}{done.stderr[-5000:]}")
     return done
 
 
-def reduced(place: Path, program: str, *options: str) -> str:
+def reduced(place: Path, program: str, *options: str, **variables: str) -> str:
     """The verified script of the first failure of ``program``."""
-    minify(place, "capture", "--db", "r.db", *options, str(PROGRAMS / program))
+    minify(place, "capture", "--db", "r.db", *options, str(PROGRAMS / program), **variables)
     minify(place, "run", "r.db")
     done = minify(place, "repro", "r.db", "1")
     assert done.returncode == 0, done.stderr
@@ -86,13 +88,40 @@ def test_a_failure_goes_from_capture_to_a_verified_script(
     assert 'DEVICE = "cuda:0"' in script
 
 
-def test_a_fault_that_leaves_no_values_to_read_is_reported_as_not_stored(tmp_path: Path) -> None:
-    done = minify(tmp_path, "capture", "--check", "--db", "r.db", str(PROGRAMS / "late_fault.py"))
-    assert "minify: 1 failure could not be stored" in done.stderr
-    assert "device-side assert triggered" in done.stderr
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("late_fault.py", "index out of bounds"), ("illegal_access.py", "an illegal memory access was encountered")],
+)
+@pytest.mark.parametrize(
+    ("options", "variables"), [(["--check"], {}), ([], {"CUDA_LAUNCH_BLOCKING": "1"})], ids=["check", "blocking"]
+)
+def test_a_fault_that_shows_after_the_call_goes_to_a_verified_script(
+    tmp_path: Path, program: str, said: str, options: list[str], variables: dict[str, str]
+) -> None:
+    script = reduced(tmp_path, program, *options, **variables)
+    assert said in script
+    assert "torch.accelerator.synchronize()" in script
 
 
-@pytest.mark.parametrize("program", ["dropout.py", "cuda_graphs.py"])
+@pytest.mark.parametrize("program", ["late_fault.py", "illegal_access.py"])
+def test_where_no_call_waits_for_the_device_the_way_to_find_the_call_is_said(tmp_path: Path, program: str) -> None:
+    done = minify(tmp_path, "capture", "--db", "r.db", str(PROGRAMS / program))
+    assert "the program ended with AcceleratorError outside every watched compilation and call" in done.stderr
+    assert "a device reports a fault after the call that met it, unless the call waits for it: --check" in done.stderr
+
+
+def test_a_hunt_runs_operators_on_the_device(tmp_path: Path) -> None:
+    pytest.importorskip("expecttest", reason="torch's operator database imports it")
+    done = minify(
+        tmp_path, "hunt", "inductor", "--device", "cuda", "--only", "^(sin|add)$", "--grad", "--calls", "2", "--json"
+    )
+    cells = json.loads(done.stdout)["cells"]
+    assert [(cell["program"]["name"], cell["program"]["device"], cell["state"]) for cell in cells] == [
+        (name, "cuda", "ok") for name in ("add", "sin") for _ in range(2)
+    ]
+
+
+@pytest.mark.parametrize("program", ["dropout.py", "cuda_graphs.py", "mixed_precision.py"])
 def test_check_changes_nothing_and_finds_nothing_in_a_healthy_program(tmp_path: Path, program: str) -> None:
     plain = subprocess.run([sys.executable, str(PROGRAMS / program)], capture_output=True, text=True, check=True)
     checked = minify(tmp_path, "capture", "--check", "--db", "r.db", str(PROGRAMS / program))

@@ -13,6 +13,7 @@ from fxminify.minifier.hunting.hunt import hunt, listed
 from fxminify.minifier.hunting.log import ProgramLog
 from fxminify.minifier.hunting.programs import CallOutcome, Program, ProgramResult, Selection
 from fxminify.minifier.sandbox.pool import Pool
+from fxminify.store.errors import StoreError
 from fxminify.store.index import Index
 
 pytest.importorskip("expecttest", reason="torch's operator database imports it")
@@ -37,6 +38,11 @@ def test_programs_are_listed_in_a_worker(pool: Pool) -> None:
         "ops add float32 forward static", "ops add float32 gradient static", "ops add int64 forward static",
         "ops sin float32 forward static", "ops sin float32 gradient static", "ops sin int64 forward static",
     ]  # fmt: skip
+
+
+def test_a_device_that_is_not_here_is_refused_before_anything_runs(pool: Pool) -> None:
+    with pytest.raises(StoreError, match="there is no device cuda:99 here"):
+        listed(pool, "ops", Selection(("sin",), device="cuda:99"))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import fx
 
+import fxminify
+from fxminify.backends.capture.graph_snapshot import GraphSnapshot, Taken
+from fxminify.backends.capture.journal import Journal
 from fxminify.backends.running import devices
 from fxminify.backends.running.execution import same_states
 from fxminify.store.failure import Failure, FailureKind, Phase
+from fxminify.store.index import Index
+from fxminify.store.live.build import build
 from fxminify.store.signature import signature
 
 _ASSERTION = (
@@ -70,3 +79,51 @@ def test_bytes_are_no_part_of_the_signature_of_a_lack_of_memory() -> None:
         for numbers in ((2, 79.1, 0.5), (16384, 139.8, 138.9))
     ]
     assert made[0] == made[1]
+
+
+class DeadDevice:
+    """A device that fails in a call of ``backend`` and cannot be read afterwards, as far as the CPU can act it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._failed = False
+        self._take = GraphSnapshot.case
+        monkeypatch.setattr(devices, "dead", lambda: "cuda cannot be used any more" if self._failed else "")
+        monkeypatch.setattr(GraphSnapshot, "case", lambda *args, **kwargs: self._case(*args, **kwargs))
+
+    def _case(self, *args: Any, **kwargs: Any) -> Taken:
+        if self._failed:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return self._take(*args, **kwargs)
+
+    def backend(self, gm: fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        def run(*args: torch.Tensor) -> None:
+            self._failed = True
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        return run
+
+
+def test_a_call_that_leaves_the_device_dead_is_stored_with_the_values_that_were_written_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, given = str(tmp_path / "r.db"), torch.randn(5)
+    (tmp_path / "journal" / "blobs").mkdir(parents=True)
+    fxminify.install(db, journal=Journal(str(tmp_path / "journal")))
+    try:
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            torch.compile(lambda x: x.relu() + 1, backend=DeadDevice(monkeypatch).backend)(given)
+    finally:
+        fxminify.uninstall()
+    with Index.open(db) as index:
+        case = index.captures.case(1)
+        _, (restored,) = build(case, index.blobs.view(case.storages))
+    assert torch.equal(restored, given)
+
+
+def test_without_a_journal_the_sentence_names_what_writes_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = DeadDevice(monkeypatch)
+    with fxminify.capturing(str(tmp_path / "r.db")), pytest.raises(RuntimeError, match="illegal memory access"):
+        torch.compile(lambda x: x.relu() + 1, backend=device.backend)(torch.randn(5))
+    assert "no values were written ahead of the call, as minify capture does" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ def test_modules_are_in_training_mode_where_gradients_are_computed() -> None:
     assert (result.requires_grad, inference.function(*given).requires_grad) == (True, False)
 
 
+@pytest.mark.slow
+def test_a_program_on_another_device_has_its_inputs_there() -> None:
+    pytest.importorskip("expecttest", reason="torch's operator database imports it")
+    (there,) = suite("ops").programs(Selection(("add",), gradient=(False,), dynamic=(False,), device="meta"))
+    assert there.text() == "ops add float32 meta forward static"
+    assert {value.device.type for value in drawn(there)} == {"meta"}
+
+
 def test_examples_are_the_files_of_a_folder_that_define_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "layer.py").write_text(EXAMPLE)
     (tmp_path / "other.py").write_text("raise SystemExit")
@@ -77,6 +86,9 @@ def test_examples_are_the_files_of_a_folder_that_define_make(tmp_path: Path, mon
     assert not prepared.function(*prepared.calls[0][0]).requires_grad
     result = run_program(gradient, BackendSpec("eager", "registered", "eager"))
     assert [(call.number, call.outcome) for call in result.calls] == [(0, CallOutcome.OK)]
+    elsewhere = suite("examples").prepare(replace(forward, device="meta"))
+    assert isinstance(elsewhere.function, torch.nn.Module)
+    assert [value.device.type for value in (*elsewhere.calls[0][0], *elsewhere.function.parameters())] == ["meta"] * 3
     monkeypatch.setenv("FXMINIFY_EXAMPLES", str(tmp_path / "missing"))
     with pytest.raises(StoreError, match=r"the suite examples needs a folder of programs.*: set FXMINIFY_EXAMPLES"):
         list(suite("examples").programs(Selection()))

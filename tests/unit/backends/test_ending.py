@@ -68,6 +68,12 @@ def test_what_was_watched_where_nothing_failed(noted: list[str], checks: bool, s
     assert watched(facts(*noted), checks=checks, ended="ValueError") == outside
 
 
+@pytest.mark.parametrize(("checks", "waits"), [(False, "--check"), (True, "CUDA_LAUNCH_BLOCKING=1 in the environment")])
+def test_a_fault_of_a_device_outside_of_a_call_has_the_way_to_find_the_call(checks: bool, waits: str) -> None:
+    said = watched(facts("watched"), checks=checks, ended="AcceleratorError")
+    assert said.endswith(f"a device reports a fault after the call that met it, unless the call waits for it: {waits}")
+
+
 def test_the_last_reason_why_a_call_could_not_be_compared_stands_for_the_others() -> None:
     assert unchecked(facts()) == ""
     said = "not all could be judged against eager: it communicates (and 1 other reason)"
