@@ -9,6 +9,7 @@ some faults, such as an illegal access, every later call fails in that process: 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -107,3 +108,17 @@ def dead() -> str:
     except Exception as exc:  # noqa: BLE001  whatever the driver raises: no later call works
         return f"{kind} cannot be used any more: {str(exc).strip().partition(chr(10))[0]}"
     return ""
+
+
+def survives_a_fork() -> bool:
+    """Whether a forked child of this process could use the accelerator. True if there is none."""
+    torch = sys.modules.get("torch")
+    accelerator = None if torch is None else torch.accelerator.current_accelerator()
+    if torch is None or accelerator is None:
+        return True
+    bad = getattr(torch.get_device_module(accelerator), "_is_in_bad_fork", None)
+    if bad is None:
+        return True
+    if (child := os.fork()) == 0:
+        os._exit(int(bad()))
+    return os.waitpid(child, 0)[1] == 0

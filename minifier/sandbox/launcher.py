@@ -22,7 +22,7 @@ from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement
 from ...backends.running.confinement import caches as confined_caches
 from ...backends.running.processor_wait import ProcessorWait, stretched
-from .messages import Broken, Channel, Exited, Fork, Forked, Message, Ready, Setup, pair
+from .messages import Broken, Channel, Exited, Fork, Forked, Imported, Message, Ready, Setup, pair
 from .prepare import UNWANTED, worker_environment
 from .processes import kill_group, kill_tree, resident
 from .scratch import Scratch, read_output
@@ -64,6 +64,7 @@ class Worker:
     number: int
     channel: Channel
     pid: int = 0
+    fresh: bool = False
     status: int | None = None
     known: threading.Event = field(default_factory=threading.Event)
     exited: threading.Event = field(default_factory=threading.Event)
@@ -110,12 +111,20 @@ class Launcher:
         self._waiting: dict[int, Worker] = {}
         self._workers: dict[int, Worker] = {}
         self._number = 0
-        self._imported: dict[str, None] = {}
+        self._imported: set[str] = set()
+        self._to_preload: dict[str, None] = {}
         self._preloaded = 0
 
-    def learn(self, modules: Sequence[str]) -> None:
-        """Let the zygote import ``modules`` before it forks again, because a worker had to import them."""
-        self._imported.update(dict.fromkeys(modules[:MOST_IMPORTED]))
+    def learn(self, imported: Imported) -> None:
+        """Let the zygote import the modules that a worker had to import before it forks again.
+
+        Imports after a worker began to use an accelerator are left to each worker: what begins to use one in the zygote
+        keeps its children from it.
+        """
+        modules = imported.modules[:MOST_IMPORTED]
+        self._imported.update(modules)
+        if not imported.device:
+            self._to_preload.update(dict.fromkeys(modules))
 
     def has_imported(self, module: str) -> bool:
         """Whether a worker had to import ``module``."""
@@ -143,7 +152,7 @@ class Launcher:
             worker = self._waiting[self._number] = Worker(self._number, Channel(ours))
             try:
                 with theirs:
-                    new = list(self._imported)[self._preloaded : MOST_IMPORTED] if self.mode == "fork" else []
+                    new = list(self._to_preload)[self._preloaded : MOST_IMPORTED] if self.mode == "fork" else []
                     self._channel.send(Fork(self._number, new), (theirs.fileno(),))
                     self._preloaded += len(new)
             except OSError as exc:
@@ -152,7 +161,7 @@ class Launcher:
             if not worker.known.wait(60) or worker.exited.is_set():
                 ours.close()
                 raise _KilledAtStart(f"the zygote started no worker: {self._log()}")
-        if self.mode == "spawn":
+        if worker.fresh:
             self._greeting(worker.channel, worker)
         return worker
 
@@ -257,7 +266,7 @@ class Launcher:
                 message = channel.receive()
                 if isinstance(message, Forked):
                     worker = self._waiting.pop(message.number)
-                    worker.pid = message.pid
+                    worker.pid, worker.fresh = message.pid, message.fresh
                     self._workers[message.pid] = worker
                     worker.known.set()
                 elif isinstance(message, Exited) and (gone := self._workers.pop(message.pid, None)):

@@ -73,6 +73,7 @@ class Fork:
 class Forked:
     number: int
     pid: int
+    fresh: bool = False  # a fresh program, which waits for its `Setup`
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,13 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Worker to driver: modules it imported since it last said so, in order."""
+    """Worker to driver: modules it imported since it last said so, in order.
+
+    ``device``: it has begun to use an accelerator, which one of these imports may have done.
+    """
 
     modules: list[str]
+    device: bool = False
 
 
 @dataclass(frozen=True, slots=True)

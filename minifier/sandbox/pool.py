@@ -364,7 +364,7 @@ class _Watch:
         job: _Job,
         waits: ProcessorWait,
         cap: int,
-        learn: Callable[[Sequence[str]], None],
+        learn: Callable[[Imported], None],
         errors: Path,
     ) -> None:
         self.learn = learn
@@ -409,7 +409,7 @@ class _Watch:
                 self.result, self.error, self.dirty = message.result, message.error, message.dirty
                 return Ended.INFRA if message.error else Ended.DONE
             elif isinstance(message, Imported):
-                self.learn(message.modules)
+                self.learn(message)
             elif message is not None:
                 raise ProtocolError(f"an unexpected {type(message).__name__}")
             elif self.worker.exited.is_set():

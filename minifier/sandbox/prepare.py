@@ -40,7 +40,7 @@ UNWANTED = (
 )  # fmt: skip
 
 #: Variables that libraries of compilers set for themselves when they are first used; adapters add more.
-_LIBRARIES_OWN = ("KMP_", "TF_")
+_LIBRARIES_OWN = ("CUDA_MODULE_LOADING", "KMP_", "TF_")
 
 
 class CannotImport(Exception):

@@ -98,7 +98,7 @@ class _Imports:
         if len(sys.modules) > self.told:
             names = list(sys.modules)[self.told :]
             self.told += len(names)
-            self.channel.send(Imported(names))
+            self.channel.send(Imported(names, bool(devices.initialised())))
 
 
 def _answer(request: Request, channel: Channel, scratch: Scratch, imports: _Imports) -> Answer:

@@ -6,7 +6,8 @@ worker is reaped, because until then no other group can get its number. When the
 zygote kills every descendant, orphans included (it is a subreaper), and removes the scratch directory.
 
 Started by the driver, which itself never imports torch, as ``python -m fxminify.minifier.sandbox.zygote FD MODE PID``.
-In mode ``spawn`` it imports nothing and starts each worker as a fresh program: CUDA does not survive a fork.
+In mode ``spawn`` it imports nothing and starts each worker as a fresh program: CUDA does not survive a fork. It goes
+over to that mode when something that it imported for its workers began to use an accelerator.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from typing import NoReturn
 
+from ...backends.running import devices
 from .messages import Broken, Channel, Exited, Fork, Forked, Ready, Setup
 from .prepare import CannotImport, preload, prepare
 from .processes import adopt_orphans, die_with_parent, kill_children, kill_group, threads
@@ -54,10 +56,12 @@ class Zygote:
                 assert isinstance(message, Fork)
                 assert len(fds) == 1
                 preload(message.preload)
+                if message.preload and self.mode == "fork" and not devices.survives_a_fork():
+                    self.mode = "spawn"
                 pid = self.fork(fds[0]) if self.mode == "fork" else self.spawn(fds[0])
                 os.close(fds[0])
                 self.workers.add(pid)
-                self.channel.send(Forked(message.number, pid))
+                self.channel.send(Forked(message.number, pid, self.mode == "spawn"))
 
     def fork(self, fd: int) -> int:
         parent = os.getpid()

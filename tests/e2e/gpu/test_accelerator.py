@@ -167,9 +167,10 @@ def test_a_worker_with_a_dead_context_is_replaced() -> None:
             reply = pool.submit("observe", tasks.observe_argument(case, "direct"), timeout=120).result()
             return of_reply(reply), reply.dirty, reply.pid
 
-        first, second, third = ask(good), ask(bad), ask(good)
-    print(first, second, third)
+        first, again, second, third = ask(good), ask(good), ask(bad), ask(good)
+    print(first, again, second, third)
     assert pool.mode == "fork"
+    assert (again[1], again[2]) == ("", first[2])
     assert first[0].seen is Seen.PASS
     assert second[0].seen is Seen.INVALID  # eager fails, too
     assert "cannot be used any more" in second[1]
@@ -205,3 +206,16 @@ def test_what_no_device_has_is_not_present() -> None:
     assert not devices.present("cuda:99")
     assert devices.initialised() == "cuda"
     assert devices.dead() == ""
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_workers_are_kept_and_a_new_one_can_use_the_device(backend: str) -> None:
+    case, blobs = case_of(Relu(), torch.randn(4, device="cuda"), backend=backend)
+    argument = tasks.observe_argument(case, "compile")
+    with Pool(case.backend) as pool:
+        pool.scratch.put(blobs)
+        replies = [pool.submit("observe", argument, timeout=120, fresh=n == 2).result() for n in range(4)]
+    print([(reply.ended, reply.pid, reply.dirty, of_reply(reply)) for reply in replies])
+    assert {of_reply(reply).seen for reply in replies} == {Seen.PASS}
+    assert [reply.dirty for reply in replies] == [""] * 4
+    assert replies[0].pid == replies[1].pid != replies[2].pid

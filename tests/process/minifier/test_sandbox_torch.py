@@ -26,6 +26,7 @@ from fxminify.backends.running.processor_wait import ProcessorWait
 from fxminify.minifier.oracle import tasks
 from fxminify.minifier.oracle.observation import Seen, of_reply
 from fxminify.minifier.sandbox.launcher import BackendImportError, SandboxError
+from fxminify.minifier.sandbox.messages import Imported
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
 from fxminify.store.document.case import to_json
 from fxminify.store.failure import FailureKind, Phase
@@ -228,10 +229,31 @@ def test_a_case_travels_unchanged() -> None:
 
 def test_modules_that_a_worker_imports_are_there_in_the_next(pool: Pool) -> None:
     observe(pool, "healthy", entry="compile")
-    pool._launcher.learn(["this.module.does.not.exist", "wave"])
+    pool._launcher.learn(Imported(["this.module.does.not.exist", "wave"]))
+    pool._launcher.learn(Imported(["module.of.a.device"], device=True))
     again = observe(pool, "healthy", entry="compile", fresh=True)
     assert again.ended is Ended.DONE
-    assert pool._launcher._preloaded == len(pool._launcher._imported)
+    assert pool._launcher._preloaded == len(pool._launcher._imported) - 1
+    assert pool.has_imported("module.of.a.device")
+
+
+def test_workers_are_fresh_programs_once_a_module_has_begun_to_use_the_accelerator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module stands for one that begins to use an accelerator: each forked child then says that it cannot."""
+    (tmp_path / "touches.py").write_text(
+        "import torch, types\n"
+        "torch.accelerator.current_accelerator = lambda: torch.device('cuda')\n"
+        "torch.get_device_module = lambda device: types.SimpleNamespace(_is_in_bad_fork=lambda: True)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Pool(spec("healthy").to_json(), path=[str(tmp_path)]) as pool:
+        first = observe(pool, "healthy")
+        pool._launcher.learn(Imported(["touches"]))
+        again = [observe(pool, "healthy", fresh=True), observe(pool, "healthy")]
+        command = psutil.Process(again[1].pid).cmdline()
+    assert [reply.ended for reply in (first, *again)] == [Ended.DONE] * 3
+    assert "fxminify.minifier.sandbox.worker" in command
 
 
 def test_a_module_that_cannot_be_imported_is_named() -> None:
