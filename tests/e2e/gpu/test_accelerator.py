@@ -37,7 +37,13 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 def minify(place: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command, environment = [sys.executable, "-m", "fxminify", *words], os.environ | variables
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=240, check=False, env=environment)
+    try:
+        done = subprocess.run(
+            command, cwd=place, capture_output=True, text=True, timeout=240, check=False, env=environment
+        )
+    except subprocess.TimeoutExpired as late:
+        print(f"$ minify {' '.join(words)}\n{late.stdout!r}\n{late.stderr!r}")
+        raise
     print(f"$ minify {' '.join(words)}  [{done.returncode}]\n{done.stdout[-3000:]}{done.stderr[-5000:]}")
     return done
 
@@ -45,7 +51,7 @@ def minify(place: Path, *words: str, **variables: str) -> subprocess.CompletedPr
 def reduced(place: Path, program: str, *options: str, **variables: str) -> str:
     """The verified script of the first failure of ``program``."""
     minify(place, "capture", "--db", "r.db", *options, str(PROGRAMS / program), **variables)
-    minify(place, "run", "r.db")
+    minify(place, "run", "-j", "2", "r.db")
     done = minify(place, "repro", "r.db", "1")
     assert done.returncode == 0, done.stderr
     return done.stdout
