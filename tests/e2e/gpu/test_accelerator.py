@@ -51,7 +51,7 @@ def minify(place: Path, *words: str, **variables: str) -> subprocess.CompletedPr
 def reduced(place: Path, program: str, *options: str, **variables: str) -> str:
     """The verified script of the first failure of ``program``."""
     minify(place, "capture", "--db", "r.db", *options, str(PROGRAMS / program), **variables)
-    minify(place, "run", "-j", "2", "r.db")
+    minify(place, "run", "-j", "2", "--no-explain", "r.db")
     done = minify(place, "repro", "r.db", "1")
     assert done.returncode == 0, done.stderr
     return done.stdout
