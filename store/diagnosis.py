@@ -80,6 +80,12 @@ _POINTS = re.compile(
 )
 #: An assertion failed in a kernel. Which one is on standard error.
 _ON_DEVICE = re.compile(r"\A(?:\w+ error: )?device-side assert triggered")
+#: A fault after which no call of the process reaches its device.
+_DEVICE_FAULT = re.compile(
+    r"(?:CUDA|HIP)\b[^\n:]*: (an illegal (?:memory access|instruction) was encountered|device-side assert triggered|"
+    r"misaligned address|invalid program counter|unspecified launch failure|hardware stack error|"
+    r"operation not supported on global/shared address space|uncorrectable ECC error encountered)"
+)
 #: The stack of the compiler's own frames, or the source of a kernel, with which a message begins.
 _LEADING_SOURCE = re.compile(
     r"\A(?:at \d+:\d+:|File \"[^\"\n]*\", line \d+[^\n]*)\n(?:[^\n]*\n){0,400}?[ \t]*\^[ \t^~]*(?:\n|\Z)"
@@ -101,7 +107,7 @@ _TRAILER = re.compile(
     r"%\w+ : .*= (placeholder|call_\w+|get_attr)\[|opcode +name +target|frame #\d|Stack trace\b|Stack:|"
     r"File \"[^\"]*\", line \d|\[bt\]|\s*\d+: (?:0x|_Z|tvm::|mlir::)|--->|"
     r"note: |Command:|For [\w-]+ developers|Add '-mlir-|Python Frames:|CUDA kernel errors might|"
-    r"Compile with `?TORCH_USE|For debugging consider)"
+    r"Compile with `?TORCH_USE|For debugging consider|Search for `(?:cuda|hip)Error)"
 )
 _GRAPH = re.compile(
     r"^\s*(?:graph\(|class \w+\(torch|def forward|%\w+ : |opcode +name|Traceback|module \{|func\.func)",
@@ -313,6 +319,12 @@ def without_warnings(text: str) -> str:
     if not count:
         return text
     return "\n".join([*out, *([] if inside else context), f"({count} warning{'s' * (count > 1)} left out)"])
+
+
+def device_fault(message: str) -> str:
+    """Return the words for a fault that has left the device dead, such as ``misaligned address``; empty for others."""
+    found = _DEVICE_FAULT.search(message)
+    return found[1] if found is not None else ""
 
 
 def is_definite(line: str) -> bool:

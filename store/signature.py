@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from .diagnosis import c_frame, head, is_definite, told_in
+from .diagnosis import c_frame, device_fault, head, is_definite, told_in
 from .failure import PRECISION, UNTRACED, VALUES, Failure, FailureKind, Frame, Phase
 from .masking import mask, with_operations
 
@@ -124,7 +124,8 @@ def signature(failure: Failure) -> Signature:
     A divergence is known by its class. NaN, infinities and wrong numbers are one: as a graph shrinks one becomes the
     other. One of precision is known by the types and not by its phase: it is one finding about the backend. A hang and
     a lack of memory are known by their phase alone: where exactly the clock or the allocation struck is
-    chance.
+    chance. So is the call that meets the fault of a device, and with it the exception that the call raises: such a
+    failure is known by the words for the fault, and by what the kernel printed.
     """
     if failure.kind is FailureKind.DIVERGENCE:
         name = str(failure.detail.get("class", "value"))
@@ -144,6 +145,8 @@ def signature(failure: Failure) -> Signature:
     line, operator = failure.printed_error()
     if not generic and not is_definite(line):
         line = operator = ""
+    if fault := next(filter(None, map(device_fault, failure.texts())), ""):
+        return Signature(failure.kind, failure.phase, message=fault, diagnostics=mask(line))
     named = (head(text).operator for text in failure.texts())
     return Signature(
         kind=failure.kind,

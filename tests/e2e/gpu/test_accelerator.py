@@ -208,6 +208,7 @@ def test_a_device_assert_of_what_was_compiled_has_the_signature_of_its_assertion
 
 
 def test_what_no_device_has_is_not_present() -> None:
+    torch.zeros(1, device="cuda")
     assert devices.present("cuda:0")
     assert not devices.present("cuda:99")
     assert devices.initialised() == "cuda"

@@ -421,3 +421,37 @@ def test_a_masking_rule_does_what_the_documentation_shows(rule: MaskingRule) -> 
     assert re.sub(rule.pattern.replace("<numbered>", "buf"), rule.replacement, rule.before) == rule.after
     page = (Path(fxminify.__file__).parent / "docs" / "signatures.md").read_text()
     assert f"| `{rule.name}` | `{ascii(rule.before)[1:-1]}` | `{rule.after}` |" in page
+
+
+ASSERTED = (
+    "CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in https://docs.nvidia.com/cuda/types.html "
+    "for more information.\nCUDA kernel errors might be asynchronously reported at some other API call"
+)
+PRINTED = (
+    "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [1,0,0] Assertion "
+    '`-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.'
+)
+
+
+def of_a_device(type_: str, message: str, *frames: Frame, printed: str = "") -> Failure:
+    kind, phase = FailureKind.RUNTIME_ERROR, Phase.FORWARD
+    return Failure(kind, phase, type_, message, frames=frames, diagnostics=printed)
+
+
+def test_the_fault_of_a_device_is_one_bug_whichever_call_meets_it() -> None:
+    here, there = Frame("torch/cuda/__init__.py", "synchronize"), Frame("torch/fx/graph_module.py", "__call__")
+    met = [
+        of_a_device("RuntimeError", "CUDA driver error: an illegal memory access was encountered", there),
+        of_a_device("torch.AcceleratorError", "CUDA error: an illegal memory access was encountered\nSearch", here),
+        of_a_device("RuntimeError", "Triton Error [CUDA]: an illegal memory access was encountered"),
+    ]
+    assert len({signature(failure) for failure in met}) == 1
+    asserted = [of_a_device("torch.AcceleratorError", ASSERTED, frame, printed=PRINTED) for frame in (here, there)]
+    assert len({signature(failure) for failure in (*asserted, met[0])}) == 2
+    assert "index out of bounds" in signature(asserted[0]).diagnostics
+
+
+def test_the_headline_of_a_device_assert_is_its_assertion_or_that_there_was_one() -> None:
+    headline = of_a_device("torch.AcceleratorError", ASSERTED).headline()
+    assert headline == "AcceleratorError: device-side assert triggered"
+    assert "index out of bounds" in of_a_device("torch.AcceleratorError", ASSERTED, printed=PRINTED).headline()
