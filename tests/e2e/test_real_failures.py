@@ -1,19 +1,21 @@
 """Confirmed failures of torch 2.13.0 on CPU, from program to verified script, as a user would do it.
 
 `failures/` holds one ordinary program a failure; `failures/README.md` says what each is. A failure counts as minified
-when its script was verified in fresh processes and has at most ``MIN_NODES`` compute nodes.
+when its script was verified in fresh processes and has at most ``MIN_NODES`` compute nodes, and no statement of its
+reports contradicts what is known of the program (``failures/truth.toml``).
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import truths
 from desks import invoke
 from real_failures import FOLDER, constants, skip_if_gone
+from truths import minify
 
+TRUTH = truths.known(FOLDER)
 NAMES = sorted(path.stem for path in FOLDER.glob("[0-9]*.py"))
 #: Seconds until a program is taken to hang; only the one that hangs needs it.
 HANG = 60
@@ -42,28 +44,37 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow, *known]
 
 
-CASES = [pytest.param(name, marks=() if name in QUICK else marks(name)) for name in NAMES]
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_from_program_to_verified_script_without_more(name: str, tmp_path: Path) -> None:
+    minified(name, tmp_path, "--no-explain", "--replays", "1", "--runs", "1")
 
 
-def minify(*args: str, cwd: Path, threads: int | None = None) -> subprocess.CompletedProcess[str]:
-    environment = os.environ if threads is None else {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "fxminify", *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
+def test_from_program_to_verified_script_and_true_statements(name: str, tmp_path: Path) -> None:
+    row = minified(name, tmp_path)
+    if name in FIRSTS.values():
+        made = minify("report", "repro.db", row["id"], "--bundle", "all.zip", "--json", cwd=tmp_path)
+        files = {f["name"]: f for f in json.loads(made.stdout)["files"]}
+        ran = [n for n in files if n.endswith((".py", ".ipynb"))]
+        assert sorted(ran) == ["bisect_repro.py", "repro.ipynb", "repro.py", "test_repro.py"]
+        assert {n: files[n]["tentative"] for n in ran if not files[n]["verified"] or files[n]["tentative"]} == {}
+    if name in TRUTH:
+        truths.assert_true(name, truths.about_reports(tmp_path, row["id"], TRUTH[name], FOLDER))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
+def minified(name: str, tmp_path: Path, *options_of_run: str) -> dict[str, Any]:
+    """The row of a program's failure, which has its script."""
     skip_if_gone(name)
     want = constants(name)
     options = ["--check", want.get("CHECK", "first:2")] if want["KIND"] == "divergence" else []
     if want["KIND"] == "hang":
         options += ["--timeout", str(HANG)]
     # With more threads the exception of 008 and 060 leaves a parallel region, which ends the process instead.
-    captured = minify("capture", *options, str(FOLDER / "drive.py"), name, cwd=tmp_path, threads=1)
+    captured = minify("capture", *options, FOLDER / "drive.py", name, cwd=tmp_path, OMP_NUM_THREADS="1")
     listed = json.loads(invoke(tmp_path, "list", "--json").stdout)
     assert [row["kind"] for row in listed] == [SEEN.get(name, want["KIND"])], captured.stderr
-    once = ["--replays", "1", "--runs", "1"] if name in QUICK else []
-    done = minify("run", "--no-explain", *once, "--json", cwd=tmp_path)
+    done = minify("run", *options_of_run, "--json", cwd=tmp_path)
+    row: dict[str, Any]
     (row,) = (r for r in json.loads(done.stdout) if r["parent"] is None)
     assert (row["state"], row["reason"]) == ("verified", ""), done.stderr
     assert row["nodes_after"] <= want["MIN_NODES"]
@@ -74,9 +85,4 @@ def test_from_program_to_verified_script(name: str, tmp_path: Path) -> None:
     assert len(script.splitlines()) < want.get("LINES", 40 + want["MIN_NODES"])
     if want["BACKEND"] == "ort_export":
         assert "import ort_export" in script
-    if name in FIRSTS.values():
-        made = minify("report", "repro.db", str(row["id"]), "--bundle", "all.zip", "--json", cwd=tmp_path)
-        files = {f["name"]: f for f in json.loads(made.stdout)["files"]}
-        ran = [n for n in files if n.endswith((".py", ".ipynb"))]
-        assert sorted(ran) == ["bisect_repro.py", "repro.ipynb", "repro.py", "test_repro.py"]
-        assert {n: files[n]["tentative"] for n in ran if not files[n]["verified"] or files[n]["tentative"]} == {}
+    return row

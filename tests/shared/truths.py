@@ -139,6 +139,48 @@ def about_numbers(script: Path, reports: Mapping[str, str], modules: Path) -> Ch
     return out
 
 
+def minify(*args: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fxminify", *map(str, args)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def _reported(cwd: Path, id: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """What `minify show --json` says of a capture, and the words of every report."""
+    found = json.loads(minify("show", "repro.db", id, "--json", cwd=cwd).stdout)
+    issue = minify("repro", "repro.db", id, "--format", "issue", cwd=cwd).stdout
+    (cwd / "repro.py").write_text(minify("repro", "repro.db", id, cwd=cwd).stdout)
+    minify("report", "repro.db", id, "-o", "report.html", cwd=cwd)
+    reports = {
+        "list": minify("list", "repro.db", cwd=cwd, COLUMNS="1000").stdout,
+        "show": minify("show", "repro.db", id, cwd=cwd).stdout,
+        "issue": issue,
+        "page": (cwd / "report.html").read_text().partition("<main")[2],
+        "script": (cwd / "repro.py").read_text(),
+    }
+    return found, {name: plain(text) for name, text in reports.items()}
+
+
+def about_reports(cwd: Path, id: int, truth: dict[str, Any], modules: Path) -> Checked:
+    """The statements about capture ``id``, of which those that contradict ``truth`` or the script are false."""
+    found, reports = _reported(cwd, id)
+    out = about_features(found, truth) + about_the_rest(found, truth)
+    out += about_sentences(found, reports)
+    if "off by" in reports["script"]:
+        out += about_numbers(cwd / "repro.py", reports, modules)
+    return out
+
+
+def assert_true(name: str, found: Checked) -> None:
+    """Write down how many statements were checked, for whoever asks for it, and fail for a false one."""
+    if path := os.environ.get("FXMINIFY_TRUTH"):
+        with Path(path).open("a") as file:
+            file.write(json.dumps({"program": name, "statements": found.count, "false": found.false}) + "\n")
+    assert found.false == []
+    assert found.count > 0
+
+
 def plain(text: str) -> str:
     """The words of a report without its mark-up and its line breaks."""
     without = re.sub(r"\\(?=[^\w\s])", "", re.sub(r"<(/?(?:p|div|h\d|li|tr|td|th|dd|dt|pre)\b)[^<>]*>", " ", text))

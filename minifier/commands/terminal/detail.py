@@ -198,8 +198,9 @@ def _first_node(found: CaptureReport) -> str | None:
     first = None if found.divergence is None else found.divergence.first_node
     if first is None:
         return None
-    error = f"off by {number(first.error)}, eager by {number(first.eager_error)}"
-    return f"{first.node}, node {first.position} of {first.of} of the captured graph ({error})"
+    error, eager = number(first.error), number(first.eager_error)
+    numbers = f" (off by {error}, eager by {eager})" if error and eager else ""
+    return f"{first.node}, node {first.position} of {first.of} of the captured graph{numbers}"
 
 
 #: Lines of a difference that a listing of all steps shows; one step alone is shown whole.

@@ -153,7 +153,7 @@ def test_a_crash_of_the_backend_is_captured(dynamo: Desk) -> None:
         "@register_backend\ndef aborts(gm, inputs):\n    os.abort()\n"
     )
     options = ("--import", "aborting", "--backend", "aborts", "--db", "crash.db")
-    (row,) = dynamo.json("import", "refused/refused.py", "--trust", *options)
+    (row,) = dynamo.json("import", "refused/refused.py", "--trust", *options)["captured"]
     assert (row["kind"], row["phase"]) == ("crash", "compile")
 
 

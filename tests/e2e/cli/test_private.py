@@ -60,7 +60,7 @@ def test_nothing_of_it_is_in_the_index(desk: Desk) -> None:
     assert nothing_private(kept.replace(OPTION, ""))
     assert [row["state"] for row in desk.json("list", **PERSON)] == ["verified", "verified"]
     message = desk.json("list", **PERSON)[0]["failure"]["message"]
-    assert message == "cannot compile for <user>@<host> (<host>): <masked>, w.bin"
+    assert message == "cannot compile for <address> (<host>): <masked>, w.bin"
 
 
 @pytest.mark.parametrize("format", ["script", "issue", "pytest", "notebook", "bisect"])
