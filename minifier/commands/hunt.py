@@ -69,10 +69,13 @@ class _Regex(click.ParamType[Any]):
 @click.option("--log", type=_FILE, help="The file of results; by default DB with the ending .BACKEND.hunt.jsonl.")
 @click.option("--again", is_flag=True, help="Start anew instead of going on with the results in that file.")
 @click.option("--expect", type=_FILE, metavar="TOML", help="Expected failures: exit code 1 only for others.")
+@click.option("--against", type=_FILE, metavar="FILE",
+              help="Compare with the results of an earlier hunt: exit code 1 only for others.")  # fmt: skip
 @click.option("--write-expect", "written", type=_FILE, metavar="TOML",
               help="Write all failures of the hunt as a file for --expect.")  # fmt: skip
 @click.option("--report", "page", type=_FILE, metavar="HTML", help="Write an HTML page.")
-@click.option("--force", is_flag=True, help="Overwrite the files of --report and --write-expect.")
+@click.option("--junit", "xml", type=_FILE, metavar="FILE", help="Write JUnit XML.")
+@click.option("--force", is_flag=True, help="Overwrite the files of --report, --junit and --write-expect.")
 @quietly
 @as_json
 def hunt(
@@ -86,8 +89,10 @@ def hunt(
     calls: int,
     seed: int,
     expect: Path | None,
+    against: Path | None,
     written: Path | None,
     page: Path | None,
+    xml: Path | None,
     force: bool,
     quiet: bool,
     json_: bool,
@@ -103,25 +108,31 @@ def hunt(
     interrupted.
     """
     from ..hunting import campaign, expected
+    from ..hunting import log as results_file
     from ..hunting.cells import CellState
     from ..hunting.programs import Selection
     from .terminal import hunts
 
-    for path in (written, page):
+    for path in (written, page, xml):
         if path is not None and path.exists() and not force:
             raise Problem(f"{path} exists; add --force to overwrite it.")
     known = () if expect is None else expected.read(expect)
+    earlier = None if against is None else results_file.read(against)
     gradient, symbolic = (False, True) if grad else (False,), (False, True) if dynamic else (False,)
     wanted = Selection(dtypes=dtypes, gradient=gradient, dynamic=symbolic, seed=seed, calls=calls, device=device)
     chosen = campaign.HuntOptions(backend, log or campaign.log_of(db, backend), wanted=wanted, **options)
     with hunts.HuntProgress(chosen, quiet=quiet or json_) as progress:
-        result, programs = campaign.run(db, chosen, progress, known)
+        result, programs = campaign.run(db, chosen, progress, known, earlier)
     if written is not None:
-        write({written: expected.written(programs).encode()}, force=force)
+        write({written: expected.written(programs.values()).encode()}, force=force)
     if page is not None:
         from ..hunting.page import render
 
         write({page: render(result, db).encode("utf-8", "replace")}, force=force)
+    if xml is not None:
+        from ..hunting.junit import junit
+
+        write({xml: junit(result, programs, db)}, force=force)
     if json_:
         dump({**result.to_json(), "db": db, "log": str(chosen.log)})
     else:

@@ -21,12 +21,13 @@ from ...store.errors import StoreError
 from ...store.index import Index
 from ..sandbox.launcher import SandboxError
 from ..sandbox.pool import Pool
+from . import comparison
 from . import expected as expectations
 from .cells import HuntResult, bugs, cells
 from .expected import ExpectedFailure
 from .findings import FindingStore
 from .hunt import hunt, listed
-from .log import ProgramLog
+from .log import EarlierHunt, ProgramLog
 from .programs import CallOutcome, Program, ProgramResult, Selection
 
 #: Every dtype that a suite may be asked for.
@@ -75,11 +76,16 @@ def log_of(db: str, backend: str) -> Path:
 
 
 def run(
-    db: str, options: HuntOptions, listener: HuntListener, expected: Sequence[ExpectedFailure] = ()
-) -> tuple[HuntResult, list[ProgramResult]]:
+    db: str,
+    options: HuntOptions,
+    listener: HuntListener,
+    expected: Sequence[ExpectedFailure] = (),
+    earlier: EarlierHunt | None = None,
+) -> tuple[HuntResult, dict[Program, ProgramResult]]:
     """Hunt, and store failures in ``db``. Returns the result, and the results of the programs in their order.
 
-    Raises `StoreError`, also for a backend that cannot be loaded or cannot run here.
+    The failures of an ``earlier`` hunt are expected, too, and the result is compared with it. Raises `StoreError`, also
+    for a backend that cannot be loaded or cannot run here.
     """
     began = time.monotonic()
     installed = extensions.names(extensions.SUITES)
@@ -116,11 +122,13 @@ def run(
         raise StoreError(str(error)) from error
     finally:
         log.close()
-    results = [log.results[program] for program in programs if program in log.results]
+    results = {program: log.results[program] for program in programs if program in log.results}
+    known = [*expected, *(comparison.expected(earlier) if earlier is not None else ())]
     return HuntResult(
-        options.backend, cells(programs, log.results), bugs(results), versions,
-        tuple(program.text() for program in expectations.unexpected(results, expected)),
-        tuple(entry.text() for entry in expectations.unseen(results, expected)), stopped,
+        options.backend, cells(programs, log.results), bugs(results.values()), versions,
+        tuple(program.text() for program in expectations.unexpected(results.values(), known)),
+        tuple(entry.text() for entry in expectations.unseen(list(results.values()), expected)), stopped,
+        None if earlier is None else comparison.compared(earlier, results),
     ), results  # fmt: skip
 
 

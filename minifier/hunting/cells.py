@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ...store import codec
 from ...store.document.case import Json
 from .findings import bug_of
 from .programs import CallOutcome, Finding, Program, ProgramResult
+
+if TYPE_CHECKING:
+    from .comparison import HuntComparison
 
 
 class CellState(StrEnum):
@@ -83,7 +87,7 @@ class HuntResult:
 
     ``new`` are the texts of the failing programs that were not expected, ``unseen`` the expected failures of programs
     that were tried and did not show them. ``versions`` has the versions by package. ``stopped`` says why the hunt ended
-    early.
+    early. ``comparison`` is with an earlier hunt.
     """
 
     backend: str
@@ -93,6 +97,7 @@ class HuntResult:
     new: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     stopped: str = ""
+    comparison: HuntComparison | None = None
 
     @property
     def totals(self) -> dict[CellState, int]:
@@ -115,6 +120,7 @@ class HuntResult:
             "totals": {str(state): number for state, number in self.totals.items()},
             "new": list(self.new),
             "unseen": list(self.unseen),
+            "comparison": None if self.comparison is None else self.comparison.to_json(),
             "bugs": [bug.to_json() for bug in self.bugs],
             "cells": [cell.to_json() for cell in self.cells],
         }

@@ -11,12 +11,50 @@ import json
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...store.errors import StoreError
 from .programs import Program, ProgramResult
 
 _HEADER = "hunt"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierHunt:
+    """The results of another hunt. ``about`` has its backend, and its versions by package."""
+
+    about: Mapping[str, str]
+    results: Mapping[Program, ProgramResult]
+
+
+def read(path: Path) -> EarlierHunt:
+    """Read the file of another hunt. Raises `StoreError` if it is none."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    about = _header(text)
+    if not about.pop("id", ""):
+        raise StoreError(f"{path} is not the file of a hunt: minify hunt BACKEND --log FILE writes one")
+    return EarlierHunt(about, _results(text))
+
+
+def _header(text: str) -> dict[str, str]:
+    """Return the first line, empty if it does not describe a hunt."""
+    with suppress(ValueError, KeyError, TypeError):
+        return {str(key): str(value) for key, value in dict(json.loads(text.partition("\n")[0])[_HEADER]).items()}
+    return {}
+
+
+def _results(text: str) -> dict[Program, ProgramResult]:
+    """Return the results in the lines of ``text``, the last one of each program."""
+    found = {}
+    for line in text.splitlines():
+        with suppress(ValueError):
+            result = ProgramResult.from_json(json.loads(line))
+            found[result.program] = result
+    return found
 
 
 class ProgramLog:
@@ -27,7 +65,6 @@ class ProgramLog:
 
     def __init__(self, path: Path, about: Mapping[str, str] | None = None) -> None:
         self.path = path
-        self.results: dict[Program, ProgramResult] = {}
         self.id = ""
         try:
             text = path.read_text(errors="replace") if path.exists() else ""
@@ -42,22 +79,17 @@ class ProgramLog:
         if text and not text.endswith("\n"):
             self._append("")
         if about is not None:
-            self._begin(text.partition("\n")[0], dict(about))
-        for line in text.splitlines():
-            with suppress(ValueError):
-                result = ProgramResult.from_json(json.loads(line))
-                self.results[result.program] = result
+            self._begin(text, dict(about))
+        self.results = _results(text)
 
-    def _begin(self, first: str, about: dict[str, str]) -> None:
+    def _begin(self, text: str, about: dict[str, str]) -> None:
         """Read the first line, or write it to an empty file."""
-        if not first:
+        if not text:
             self.id = secrets.token_hex(8)
             self._append(json.dumps({_HEADER: {"id": self.id, **about}}))
             return
-        known: dict[str, str] = {}
-        with suppress(ValueError, KeyError, TypeError):
-            known = dict(json.loads(first)[_HEADER])
-        self.id = str(known.pop("id", ""))
+        known = _header(text)
+        self.id = known.pop("id", "")
         if not self.id:
             raise StoreError(f"{self.path} is not the file of a hunt; name another file: --log FILE")
         if known != about:

@@ -75,6 +75,11 @@ def _notes(found: HuntResult) -> list[str]:
     notes = [f"The hunt ended early: {found.stopped}."] if found.stopped else []
     if found.new:
         notes.append(f"{count(len(found.new), 'program')} with a failure that is not expected.")
+    if (compared := found.comparison) is not None:
+        earlier = ", ".join(f"{name} {value}" for name, value in compared.earlier.items())
+        groups = {"broken": compared.broken, "mended": compared.mended, "failing otherwise": compared.otherwise}
+        parts = [f"{what}: {', '.join(programs)}" for what, programs in groups.items() if programs] or ["no difference"]
+        notes.append(f"Compared with {earlier}, {count(compared.tried, 'program')} of both. {'. '.join(parts)}.")
     return notes
 
 

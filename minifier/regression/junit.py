@@ -1,8 +1,7 @@
-"""JUnit XML of a retest, in the form that Jenkins, GitLab and pytest use.
+"""JUnit XML of a retest: a test for each case and backend.
 
-There is one suite, with a test for each case and backend. A fixed bug passes. An expected failure is skipped, as pytest
-reports an ``xfail``, and so is a case that could not run or has no script. Anything else is a failure. The schema is
-Jenkins's ``junit-10.xsd``, which pytest's reports follow, too.
+A fixed bug passes. An expected failure is skipped, as pytest reports an ``xfail``, and so is a case that could not run
+or has no script. Anything else is a failure.
 """
 
 from __future__ import annotations
@@ -11,50 +10,32 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from ...store.index import RetestResult
-from ..printable import shown
+from .. import junit as xml
 from .retest import RetestAnswer
 
 
 def junit(answers: Sequence[RetestAnswer], suite: str) -> bytes:
     """The document, UTF-8; ``suite`` is the name of the suite."""
-    tests = [_test(answer) for answer in answers]
-    seconds = sum(answer.retest.seconds for answer in answers if answer.retest is not None)
-    figures = {
-        "tests": str(len(tests)),
-        "failures": str(sum(test.find("failure") is not None for test in tests)),
-        "errors": "0",
-        "time": f"{seconds:.3f}",
-    }
-    skipped = str(sum(test.find("skipped") is not None for test in tests))
-    root = ElementTree.Element("testsuites", figures)
-    found = ElementTree.SubElement(root, "testsuite", {"name": _text(suite, 500), **figures, "skipped": skipped})
-    times = sorted(answer.retest.at for answer in answers if answer.retest is not None)
-    if times:
-        found.set("timestamp", times[0].partition("+")[0])
-    found.extend(tests)
-    ElementTree.indent(root)
-    text: str = ElementTree.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+    done = [answer.retest for answer in answers if answer.retest is not None]
+    began = min((retest.at for retest in done), default="").partition("+")[0]
+    return xml.document(suite, [_test(answer) for answer in answers], sum(r.seconds for r in done), began)
 
 
 def _test(answer: RetestAnswer) -> ElementTree.Element:
     capture, found = answer.case.capture, answer.retest
-    test = ElementTree.Element("testcase", {
-        "classname": _text(answer.case.backend or "backend", 200),
-        "name": _text(f"{answer.case.name} {capture.kind}", 200),
-        "time": f"{0.0 if found is None else found.seconds:.3f}",
-    })  # fmt: skip
-    text = _text(f"{answer.result}: {answer.message}" if answer.message else answer.result, 1000)
+    name = f"{answer.case.name} {capture.kind}"
+    test = xml.test(answer.case.backend or "backend", name, 0.0 if found is None else found.seconds)
+    text = xml.text(f"{answer.result}: {answer.message}" if answer.message else answer.result, 1000)
     if found is None or found.result is RetestResult.CANNOT_RUN:
-        ElementTree.SubElement(test, "skipped", {"type": "minify.skip", "message": text})
+        ElementTree.SubElement(test, "skipped", {"type": xml.SKIPPED, "message": text})
     elif not answer.expected:
         failure = ElementTree.SubElement(test, "failure", {"type": found.result.value, "message": text})
-        failure.text = _text(f"{details(answer)}\n{answer.log}", 20_000)
+        failure.text = xml.text(f"{details(answer)}\n{answer.log}", 20_000)
     elif found.result is not RetestResult.FIXED:
-        ElementTree.SubElement(test, "skipped", {"type": "pytest.xfail", "message": text})
+        ElementTree.SubElement(test, "skipped", {"type": xml.EXPECTED, "message": text})
     if found is not None:
         versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-        ElementTree.SubElement(test, "system-out").text = _text(f"{details(answer)}\n{versions}", 8000)
+        ElementTree.SubElement(test, "system-out").text = xml.text(f"{details(answer)}\n{versions}", 8000)
     return test
 
 
@@ -68,8 +49,3 @@ def details(answer: RetestAnswer) -> str:
     if answer.standing is not None:
         lines.append(answer.standing.text())
     return "\n".join(lines)
-
-
-def _text(value: str, limit: int) -> str:
-    """``value`` without characters that XML 1.0 does not allow."""
-    return shown(value, limit).encode("utf-8", "replace").decode()

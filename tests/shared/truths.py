@@ -147,7 +147,7 @@ def minify(*args: object, cwd: Path, **environment: str) -> subprocess.Completed
 
 
 def _reported(cwd: Path, id: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """What `minify show --json` says of a capture, and the words of every report."""
+    """Return the output of `minify show --json` for a capture, and the words of every report."""
     found = json.loads(minify("show", "repro.db", id, "--json", cwd=cwd).stdout)
     issue = minify("repro", "repro.db", id, "--format", "issue", cwd=cwd).stdout
     (cwd / "repro.py").write_text(minify("repro", "repro.db", id, cwd=cwd).stdout)
@@ -173,7 +173,7 @@ def about_reports(cwd: Path, id: int, truth: dict[str, Any], modules: Path) -> C
 
 
 def assert_true(name: str, found: Checked) -> None:
-    """Write down how many statements were checked, for whoever asks for it, and fail for a false one."""
+    """Fail for a false statement. The file in ``FXMINIFY_TRUTH`` gets a line with the number of statements."""
     if path := os.environ.get("FXMINIFY_TRUTH"):
         with Path(path).open("a") as file:
             file.write(json.dumps({"program": name, "statements": found.count, "false": found.false}) + "\n")

@@ -21,6 +21,7 @@ from ...printable import printable, shown
 
 if TYPE_CHECKING:
     from ...hunting.campaign import HuntOptions
+    from ...hunting.comparison import HuntComparison
 
 _STYLES = {CellState.OK: "green", CellState.FAILS: "red", CellState.UNJUDGED: "yellow"}
 #: Seconds between two lines of progress where there is no terminal.
@@ -187,10 +188,25 @@ def _ending(found: HuntResult, db: str) -> Iterator[str]:
         yield f"{found.stopped}: {untried} not tried; the same command goes on."
     for entry in found.unseen:
         yield f"expected, and did not fail: {entry}"
+    if found.comparison is not None:
+        yield from _compared(found.comparison)
     if found.new:
         yield f"{count(len(found.new), 'program')} with a failure that is not expected."
     if any(bug.finding.capture for bug in found.bugs):
         yield f"Minify the failures: minify run {db}"
+
+
+def _compared(found: HuntComparison) -> Iterator[str]:
+    """Yield what differs from the earlier hunt, and from which."""
+    named = ", ".join(f"{name} {value}" for name, value in found.earlier.items())
+    yield f"compared with {named}: {count(found.tried, 'program')} of both"
+    groups = (("broken since", found.broken), ("mended since", found.mended), ("fail otherwise", found.otherwise))
+    for what, programs in groups:
+        yield from (f"  {what}: {program}" for program in programs[:_ROWS])
+        if len(programs) > _ROWS:
+            yield f"  {what}: {len(programs) - _ROWS} more: --json"
+    if not any(programs for _, programs in groups):
+        yield "  no difference"
 
 
 def _few(names: Sequence[str] | dict[str, None]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rich.console import Console
 from fxminify.minifier.commands.terminal import hunts
 from fxminify.minifier.hunting import page
 from fxminify.minifier.hunting.cells import HuntResult, bugs, cells
+from fxminify.minifier.hunting.comparison import HuntComparison
 from fxminify.minifier.hunting.programs import CallOutcome, CallResult, Finding, Program, ProgramResult
 
 ADD, SIN, EVIL = (
@@ -62,6 +64,21 @@ def test_the_result_on_the_terminal() -> None:
     ]
 
 
+def test_the_comparison_with_an_earlier_hunt_on_the_terminal_and_on_the_page(tmp_path: Path) -> None:
+    earlier = {"backend": "acme", "torch": "2.12"}
+    compared = HuntComparison(earlier, 4, ("ops sin float16 forward static",), (), ("ops add float32 forward static",))
+    console = Console(file=io.StringIO(), width=100)
+    hunts.result(replace(found(), comparison=compared), "repro.db", console=console)
+    assert isinstance(console.file, io.StringIO)
+    assert (
+        "compared with backend acme, torch 2.12: 4 programs of both\n"
+        "  broken since: ops sin float16 forward static\n"
+        "  fail otherwise: ops add float32 forward static\n"
+    ) in console.file.getvalue()
+    text = page.render(replace(found(), comparison=compared), str(tmp_path / "repro.db"))
+    assert "4 programs of both. broken: ops sin float16 forward static." in text
+
+
 def test_the_page_has_a_cell_for_each_program_and_escapes_names(tmp_path: Path) -> None:
     text = page.render(found(), str(tmp_path / "repro.db"))
     assert re.findall(r'class="cell (\w+)" href="#bug-1"', text) == ["fails", "fails"]
@@ -81,6 +98,12 @@ def test_the_page_has_a_cell_for_each_program_and_escapes_names(tmp_path: Path) 
         (["--suite", "nothing"], "there is no suite 'nothing'; installed are "),
         (["--budget", "0"], "0.0 is not in the range x>0"),
         (["--expect", "missing.toml"], "cannot read missing.toml: No such file or directory"),
+        (["--against", "missing"], "cannot read missing: No such file or directory"),
+        (
+            ["--against", "taken.html"],
+            "taken.html is not the file of a hunt: minify hunt BACKEND --log FILE",
+        ),
+        (["--junit", "taken.html"], "taken.html exists; add --force to overwrite it."),
         (["--report", "taken.html"], "taken.html exists; add --force to overwrite it."),
         (["--log", "no/such/folder/log"], "cannot write the results of the hunt to no/such/folder/log"),
     ],

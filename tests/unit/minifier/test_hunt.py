@@ -9,15 +9,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from xml.etree import ElementTree
 
 import pytest
 from reading import ROOT, blocks
 
 from fxminify.backends.capture.journal import Journal
-from fxminify.minifier.hunting import expected
+from fxminify.minifier.hunting import comparison, expected
+from fxminify.minifier.hunting import log as results_file
 from fxminify.minifier.hunting.campaign import backend_spec, log_of
-from fxminify.minifier.hunting.cells import CellState, bugs, cells
+from fxminify.minifier.hunting.cells import CellState, HuntResult, bugs, cells
 from fxminify.minifier.hunting.hunt import hunt
+from fxminify.minifier.hunting.junit import junit
 from fxminify.minifier.hunting.log import ProgramLog
 from fxminify.minifier.hunting.programs import CallOutcome, CallResult, Finding, Program, ProgramResult
 from fxminify.minifier.sandbox.pool import Ended, Pool, Reply
@@ -236,3 +239,49 @@ def test_a_backend_is_a_name_or_a_place() -> None:
 def test_the_results_are_beside_the_index() -> None:
     assert log_of("runs/repro.db", "acme:compile") == Path("runs/repro.acme_compile.hunt.jsonl")
     assert log_of("postgresql://server/repro", "inductor") == Path("inductor.hunt.jsonl")
+
+
+def test_a_hunt_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
+    earlier = ProgramLog(tmp_path / "old.jsonl", {"backend": "inductor", "torch": "2.12.0"})
+    for one in (result(PROGRAMS[0]), result(PROGRAMS[1], RAISES), result(PROGRAMS[2], RAISES)):
+        earlier.add(one)
+    earlier.close()
+    old = results_file.read(tmp_path / "old.jsonl")
+    now = [result(PROGRAMS[0], DIVERGES), result(PROGRAMS[1]), result(PROGRAMS[2], DIVERGES), result(PROGRAMS[3])]
+    found = comparison.compared(old, {one.program: one for one in now})
+    assert json.loads(json.dumps(found.to_json())) == {
+        "earlier": {"backend": "inductor", "torch": "2.12.0"},
+        "tried": 3,
+        "broken": ["ops abs float32 forward static"],
+        "mended": ["ops add float32 forward static"],
+        "otherwise": ["ops cos float32 forward static"],
+    }
+    known = comparison.expected(old)
+    assert expected.unexpected(now, known) == (PROGRAMS[0], PROGRAMS[2])
+    assert expected.unexpected([result(PROGRAMS[1], RAISES)], known) == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", "[1]\n", '{"hunt": {"backend": "inductor"}}\n', "\x00\n"])
+def test_a_file_that_no_hunt_wrote_is_not_compared(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other").write_text(text)
+    with pytest.raises(StoreError, match="is not the file of a hunt: minify hunt BACKEND --log FILE writes one"):
+        results_file.read(tmp_path / "other")
+    with pytest.raises(StoreError, match=r"cannot read .*: No such file"):
+        results_file.read(tmp_path / "missing")
+
+
+def test_junit_has_a_failure_for_each_program_that_is_not_expected() -> None:
+    refused = ProgramResult(PROGRAMS[2], (CallResult(0, REFUSED, "eager raises\x00"),))
+    results = {one.program: one for one in (result(PROGRAMS[0], RAISES), result(PROGRAMS[1], DIVERGES), refused)}
+    made = HuntResult("mine", cells(PROGRAMS, results), (), new=(PROGRAMS[0].text(),))
+    root = ElementTree.fromstring(junit(made, results, "repro.db"))
+    assert (root.get("tests"), root.get("failures")) == ("4", "1")
+    seen = [(test.get("name"), *[(part.tag, part.get("type")) for part in test]) for test in root.iter("testcase")]
+    assert seen == [
+        ("ops abs float32 forward static", ("failure", "failure")),
+        ("ops add float32 forward static", ("skipped", "pytest.xfail")),
+        ("ops cos float32 forward static", ("skipped", "minify.skip")),
+        ("ops sin float32 forward static", ("skipped", "minify.skip")),
+    ]
+    failure = next(root.iter("failure"))
+    assert failure.text == "RuntimeError: no kernel\nminify run repro.db 1"
