@@ -20,6 +20,7 @@ from fxminify.backends.running import ambient
 from fxminify.backends.running.execution import copy_inputs
 from fxminify.repro_templates.source.expressions import Unprintable
 from fxminify.repro_templates.source.function import print_graph
+from fxminify.repro_templates.source.higher_order import has_public_form
 from fxminify.repro_templates.source.inputs import SIDE_FILE, print_inputs
 from fxminify.store.document.case import Case, Graph, Node, to_json
 from fxminify.store.document.decode import InvalidDocument, parse, validate
@@ -101,9 +102,24 @@ def there_and_back(gm: fx.GraphModule, arguments: list[Any], folder: Path) -> Ou
 
 
 def as_source(case: Case, blobs: dict[str, bytes], folder: Path, expected: list[Any]) -> tuple[str, str]:
-    """Return why the case cannot be printed, and how the results of its source differ."""
+    """Return why the case cannot be printed, and how the results of its source differ.
+
+    Like a script, the source calls the operators of Dynamo where torch's function refuses the call: `torch.cond` takes
+    no sizes, which a branch within a branch may have.
+    """
     try:
-        source = print_graph(case)
+        return _as_source(case, blobs, folder, expected, public=True)
+    except RuntimeError:
+        if not has_public_form(case.graph):
+            raise
+    return _as_source(case, blobs, folder, expected, public=False)
+
+
+def _as_source(
+    case: Case, blobs: dict[str, bytes], folder: Path, expected: list[Any], *, public: bool
+) -> tuple[str, str]:
+    try:
+        source = print_graph(case, public=public)
         constants = {c.name: c.tensor for c in source.constants}
         inputs = print_inputs(case, blobs, source.parameters, constants=constants, embed=True)
     except Unprintable as refused:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 import time
 
 import team_ops  # noqa: F401  a library of custom operators
@@ -105,7 +106,7 @@ def row11(gm, inputs):
 @register_backend
 def row12(gm, inputs):
     """Fails in the process that is being watched, nowhere else."""
-    if "inflight" in os.environ.get("PYTHONPATH", "") or os.environ.get("ROW12") == "fails":
+    if os.path.basename(sys.argv[0]) == "rows.py":
         raise RuntimeError("only here")
     return gm.forward
 
