@@ -20,12 +20,15 @@ from ...store.live.snapshot import hint
 from ..running import ambient
 from ..running.execution import copy_inputs
 
+#: The classes of tensors that have a storage and no functions of their own.
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 def fresh(values: Sequence[Any], whole: bool) -> list[Any]:
     """Return private copies of the inputs, however they are nested."""
     flat, structure = pytree.tree_flatten(list(values))
     flat = [_traced_through(v) for v in flat]
-    plain = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor) and type(v) in _PLAIN]
+    plain = [i for i, v in enumerate(flat) if isinstance(v, torch.Tensor) and type(v) in PLAIN]
     with modes.undisturbed():
         copies = dict(zip(plain, copy_inputs([flat[i] for i in plain], whole=whole), strict=True))
     made: list[Any] = pytree.tree_unflatten([copies.get(i, _cloned(v)) for i, v in enumerate(flat)], structure)
@@ -34,7 +37,7 @@ def fresh(values: Sequence[Any], whole: bool) -> list[Any]:
 
 def _cloned(value: Any) -> Any:
     """A copy of a tensor subclass by its own ``clone``: it has no storage to copy."""
-    if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
+    if not isinstance(value, torch.Tensor) or type(value) in PLAIN:
         return value
     with torch.no_grad():
         return value.detach().clone().requires_grad_(value.requires_grad)
@@ -42,15 +45,12 @@ def _cloned(value: Any) -> Any:
 
 def _traced_through(value: Any) -> Any:
     """A plain tensor in place of one whose class only overrides functions: Dynamo's graph has no trace of the class."""
-    if not isinstance(value, torch.Tensor) or type(value) in _PLAIN:
+    if not isinstance(value, torch.Tensor) or type(value) in PLAIN:
         return value
     if type(value).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return value
     with torch._C.DisableTorchFunctionSubclass():
         return value.as_subclass(torch.Tensor)
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def static(module: fx.GraphModule, values: list[Any]) -> tuple[fx.GraphModule, list[Any]]:

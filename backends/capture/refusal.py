@@ -1,13 +1,15 @@
 """Ask eager what a backend was asked when it failed, with the same inputs, before the failure counts as the backend's.
 
 Eager runs the captured graph once, in the user's program: its forward pass, and its backward pass too if the failure
-arose there or while the backend traced the derivative. What eager raises is kept with the failure.
+arose there or while the backend traced the derivative. What eager raises is kept with the failure. Large storages that
+the graph does not write to are not copied for it (`backends.running.shared`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +21,8 @@ from ...store.live import modes
 from ..running import collectives
 from ..running.exceptions import is_out_of_memory, one_line
 from ..running.execution import execute, tensors
-from .aside import aside, fresh, static
+from ..running.shared import SharedStorages
+from .aside import PLAIN, aside, fresh, static
 from .graph_snapshot import GraphSnapshot, KeptInputs
 
 #: Kinds of failures that eager may share.
@@ -42,16 +45,16 @@ def refusal(
     if failure.kind not in _SHARED or inputs.changed or modes.functorch_depth():
         return None
     try:
-        module = copy.deepcopy(snapshot.module())
+        module = snapshot.module()
         leaves = tensors(pytree.tree_leaves(inputs.values))
         if collectives.communicates(module) is not None or any(map(modes.is_fake, leaves)):
             return None
-        module, values = static(module, fresh(inputs.values, snapshot.whole))
+        run = _eager(module, inputs.values, backward, whole=snapshot.whole)
     except Exception:  # noqa: BLE001  a graph or inputs of a kind that cannot be copied
         return None
     try:
         with aside(snapshot.context, rng):
-            raised: Exception | None = _raised(module, values, backward)
+            raised: Exception | None = _raised(run)
     except Exception:  # noqa: BLE001  the state of the call cannot be had again
         return None
     if raised is None:
@@ -59,10 +62,24 @@ def refusal(
     return None if is_out_of_memory(raised) or _broken(raised) else one_line(raised)
 
 
+def _eager(module: fx.GraphModule, values: Sequence[Any], backward: bool, *, whole: bool) -> Callable[[], object]:
+    """Return a run of ``module`` that changes nothing of it or of ``values``."""
+    if all(type(v) in PLAIN or not isinstance(v, torch.Tensor) for v in pytree.tree_leaves(list(values))):
+        static_module, given = static(module, list(values))
+        shared = SharedStorages(static_module, given, whole=whole)
+        if shared.numbers:
+            return partial(shared.eager, backward)
+        module, copies = copy.deepcopy(static_module), fresh(given, whole)
+    else:
+        module, copies = static(copy.deepcopy(module), fresh(values, whole))
+    # A call of the module would print the errors of the graph.
+    return partial(execute, module.forward, copies, backward)
+
+
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _raised(module: fx.GraphModule, values: Sequence[Any], backward: bool) -> Exception | None:
+def _raised(run: Callable[[], object]) -> Exception | None:
     try:
-        execute(module.forward, values, backward)  # a call of the module would print the errors of the graph
+        run()
     except Exception as exc:  # noqa: BLE001  whatever eager raises is its answer
         return exc
     return None

@@ -1,8 +1,8 @@
 """The suite ``ops``: every operator of torch's own operator database (``op_db``), on the database's samples.
 
 A program is one entry of the database in one dtype. Its calls are a draw from the samples of the entry. Samples are
-made with seeded generators, so a program has the same calls in every process. An entry with a variant has a name such
-as ``linalg.norm.subgradients_at_zero``.
+made with seeded generators, so a program has the same calls in every process; with seed 0 they are the database's own.
+An entry with a variant has a name such as ``linalg.norm.subgradients_at_zero``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Operators:
     def prepare(self, program: Program) -> PreparedProgram:
         entry = entries()[program.name]
         seed_all(program.seed)
-        made = entry.sample_inputs(program.device, getattr(torch, program.dtype), requires_grad=program.gradient)
+        made = entry.sample_inputs(
+            program.device, getattr(torch, program.dtype), requires_grad=program.gradient, set_seed=program.seed == 0
+        )
         samples = list(itertools.islice(made, _MOST))
         chosen = _drawn(len(samples), program)
         calls = []

@@ -171,7 +171,7 @@ MODELS = [
     pytest.param(llama, [], [], id="llama", marks=slow),
     pytest.param(t5, [], [], id="t5", marks=slow),
     pytest.param(vit, [], [], id="vit", marks=slow),
-    pytest.param(swin, [], ["prims.as_strided_scatter.default"], id="swin", marks=slow),
+    pytest.param(swin, [], ["aten.as_strided.default", "prims.as_strided_scatter.default"], id="swin", marks=slow),
     pytest.param(densenet121, [], [], id="densenet121", marks=slow),
 ]
 
