@@ -19,9 +19,11 @@ import termios
 from dataclasses import dataclass
 from pathlib import Path
 
+from fxminify.store.text import count
+
 DOCS = Path(__file__).parent
 PAGE = DOCS / "terminal.md"
-PROGRAM = DOCS / "demo" / "fit.py"
+PROGRAM = DOCS / "demo" / "denoise.py"
 COLUMNS, ROWS = 80, 50
 #: A line of a traceback that stands for those in PyTorch.
 FOLDED = re.compile(r'(?:^ +File "[^"\n]*/site-packages/torch/[^"\n]*", line .*\n(?: {4,}.*\n)*)+', re.MULTILINE)
@@ -30,7 +32,7 @@ SLOW = re.compile(r"^.*: the script is verified; what is left is to explain it: 
 HEAD = """# From a failing program to a script
 
 A recording, made by `make recordings`: each command ran on a terminal of 80 columns, and this is what stood there
-afterwards. Nothing is left out but the frames of PyTorch in tracebacks. `minify catch fit.py` does all of it at once.
+afterwards. Nothing is left out but the frames of PyTorch in tracebacks. `minify catch denoise.py` does all at once.
 """
 
 
@@ -45,10 +47,10 @@ class Step:
 
 STEPS = (
     Step(
-        "A model whose gradient Inductor does not compile. The error names no operator.",
-        "cat fit.py",
+        "A model that Inductor does not compile. The error names no operator.",
+        "cat denoise.py",
     ),
-    Step("The program runs as ever, and the last line says what was captured.", "minify capture fit.py", 1),
+    Step("The program runs as ever, and the last line says what was captured.", "minify capture denoise.py", 1),
     Step("While it works, `minify run` shows its progress in a line that goes when it is done.", "minify run repro.db"),
     Step("A row for each bug.", "minify list repro.db"),
     Step("What failed, what is left of it, and what of that matters.", "minify show repro.db 1"),
@@ -109,7 +111,7 @@ def screen(written: str) -> str:
 def tidy(text: str, folder: Path) -> str:
     """Without the folder it ran in, where PyTorch is installed, and what depends on how busy the machine is."""
     text = SLOW.sub("", text.replace(f"{folder}/", ""))
-    text = FOLDED.sub(lambda m: f"  [{m[0].count('  File ')} frames of PyTorch]\n", text)
+    text = FOLDED.sub(lambda m: f"  [{count(m[0].count('  File '), 'frame')} of PyTorch]\n", text)
     return re.sub(r'[^\s"]*/site-packages/', "site-packages/", text)
 
 

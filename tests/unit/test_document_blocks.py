@@ -111,10 +111,10 @@ def test_the_recording_shows_every_step_and_the_program_as_it_is() -> None:
     shown = [block.text.partition("\n") for block in blocks(terminal.PAGE)]
     assert [first for first, _, _ in shown] == [f"$ {step.command}" for step in terminal.STEPS]
     printed = {first.removeprefix("$ "): rest for first, _, rest in shown}
-    assert printed["cat fit.py"] == terminal.PROGRAM.read_text()
+    assert printed["cat denoise.py"] == terminal.PROGRAM.read_text()
     assert terminal.PAGE.read_text().startswith(terminal.HEAD)
     calls = [ast.unparse(n.func) for n in ast.walk(ast.parse(printed["cat repro.py"])) if isinstance(n, ast.Call)]
-    assert "torch.vander" in calls
+    assert "beta.cumsum" in calls
     assert max(len(line) for line in printed["minify show repro.db 1"].splitlines()) <= terminal.COLUMNS
 
 
