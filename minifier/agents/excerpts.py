@@ -10,8 +10,8 @@ SHORT = (
     "id", "state", "kind", "phase", "backend", "signature", "headline", "reason", "nodes_before", "nodes_after",
     "verified", "runs", "standing",
 )  # fmt: skip
-#: The most characters of one page, and the most results of a divergence.
-PAGE, _RESULTS = 8000, 4
+#: The most characters of one page, the most results of a divergence, and the most bugs and operators of a hunt.
+PAGE, _RESULTS, _BUGS, _NAMES = 8000, 4, 20, 6
 _PARTS = ("failure", "captured", "minimal", "verification", "divergence", "layer", "matters", "cause", "versions")
 
 
@@ -37,6 +37,17 @@ def detailed(report: Mapping[str, Any]) -> dict[str, Any]:
     out["cause"] = known["cause"].get("sentences")
     out["retested"] = known["versions"].get("standing")
     return {name: value for name, value in out.items() if value not in ("", [], None)}
+
+
+def hunted(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a hunt in short: how many programs are in each state, and the first bugs."""
+    bugs = [
+        {"capture": bug["capture"], "kind": bug["kind"], "headline": bug["headline"],
+         "operators": bug["names"][:_NAMES], "programs": len(bug["programs"])}
+        for bug in found["bugs"]
+    ]  # fmt: skip
+    out = {"totals": found["totals"], "bugs": bugs[:_BUGS], "more_bugs": max(0, len(bugs) - _BUGS)}
+    return out | {"stopped": found["stopped"], "versions": found["versions"]}
 
 
 def page(text: str, offset: int) -> dict[str, Any]:

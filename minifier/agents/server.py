@@ -28,6 +28,7 @@ fxminify turns a torch.compile backend failure into a verified, minimal, standal
 A failing program: capture_program, then minify, then get_script with the format comment or issue.
 The text of an issue: save it below the root as a .md file, then import_script, then minify.
 Wrong results: capture_program with check. Why it fails: explain. What runs on another version: retest.
+What a backend fails at: hunt, then minify.
 A tool that executes a file needs consent: true, which says that its owner agreed to run it.
 Paths are relative to the root. Errors are JSON with error, hint and command."""
 _READS = ToolAnnotations(read_only_hint=True)
@@ -204,6 +205,44 @@ class Agent:
         names = ("id", "backend", "result", "as_expected", "message", "shown", "runs", "versions", "standing")
         return {"results": [{n: row[n] for n in names if row.get(n) not in (None, "")} for row in done.answer]}
 
+    async def hunt(
+        self,
+        ctx: Context,
+        backend: str,
+        module: str = "",
+        only: str = "",
+        suites: list[str] | None = None,
+        dtypes: list[str] | None = None,
+        gradients: bool = False,
+        budget: float = 300,
+        consent: bool = False,
+        db: str = "",
+    ) -> dict[str, Any]:
+        """Run torch's operators under a backend, compare each with eager, and store what fails, one capture a bug.
+
+        backend: a name, or MODULE:ATTRIBUTE. module: it registers the backend. only: a regular expression for names of
+        operators. budget: seconds; the same call goes on afterwards, and when it was cancelled. consent: modules below
+        the root may be executed.
+        """
+        index = self.database(db)
+        if not consent:
+            raise _refusal(f"a hunt of {backend} imports modules below {self.root}; it {_NO_CONSENT}")
+        words = [
+            "hunt",
+            "--json",
+            "--db",
+            index,
+            "--only",
+            only,
+            "--budget",
+            budget,
+            *(["--grad"] if gradients else []),
+        ]
+        words += ["--import", module] if module else []
+        words += ["--suite", ",".join(suites)] if suites else []
+        words += ["--dtype", ",".join(dtypes)] if dtypes else []
+        return excerpts.hunted((await self.verb(ctx, [*words, "--", backend])).answer)
+
     async def text(self, ctx: Context, id: int, format: str) -> str:
         """Return a failure in a format, for a resource. Raises `ResourceError`."""
         try:
@@ -250,7 +289,7 @@ def make_server(root: Path, db: str) -> AgentServer:
     reading: tuple[Callable[..., Any], ...] = (agent.list_bugs, agent.show_bug)
     working: tuple[Callable[..., Any], ...] = (
         agent.capture_program, agent.import_script, agent.minify, agent.explain, agent.get_script,
-        agent.verify_script, agent.retest,
+        agent.verify_script, agent.retest, agent.hunt,
     )  # fmt: skip
     for tool in reading:
         server.tool(annotations=_READS)(tool)

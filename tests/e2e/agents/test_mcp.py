@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 FIELDS = ["error", "hint", "command"]
 TOOLS = {
     "capture_program", "list_bugs", "show_bug", "minify", "explain", "get_script", "verify_script", "retest",
-    "import_script",
+    "import_script", "hunt",
 }  # fmt: skip
 
 
@@ -58,6 +58,7 @@ def test_what_is_refused_runs_nothing_and_says_what_to_do(desk: Desk, tmp_path_f
             error = await agent.refused(tool, **arguments)
             assert error["error"].endswith("was not run: this call executes it, and has no consent")
             assert error["hint"] == "call again with consent: true if you agree to it"
+        assert (await agent.refused("hunt", backend="evil:backend"))["error"].endswith("and has no consent")
         assert not (desk.path / "evil").exists()
         unknown = await agent.refused("show_bug", id=99)
         assert unknown["error"].endswith("repro.db has no capture 99")
@@ -156,5 +157,23 @@ def test_a_foreign_capture_is_not_run_without_consent(desk: Desk) -> None:
         (result,) = (await agent.call("verify_script", ids=[1]))["results"]
         assert "not trusted" in json.dumps(result)
         assert "not trusted" in (await agent.refused("explain", id=1))["error"]
+
+    talk(desk, conversation)
+
+
+def test_a_hunt_finds_what_a_backend_refuses(desk: Desk) -> None:
+    pytest.importorskip("expecttest", reason="torch's operator database imports it")
+    (desk.path / "no_sin.py").write_text(
+        "def compiler(gm, inputs):\n"
+        "    if 'sin' in gm.code:\n        raise NotImplementedError('no sin')\n    return gm.forward\n"
+    )
+
+    async def conversation(agent: AgentClient) -> None:
+        found = await agent.call("hunt", backend="no_sin:compiler", only="^(sin|add)$", consent=True)
+        assert (found["totals"]["ok"], found["totals"]["fails"], found["stopped"]) == (1, 1, "")
+        (bug,) = found["bugs"]
+        assert (bug["headline"], bug["operators"]) == ("NotImplementedError: no sin", ["sin"])
+        (row,) = (await agent.call("list_bugs"))["failures"]
+        assert (row["id"], row["state"]) == (bug["capture"], "pending")
 
     talk(desk, conversation)

@@ -40,6 +40,11 @@ def test_other_paths_are_refused(tmp_path: Path, given: str) -> None:
         ("capture_program", {"program": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
         ("import_script", {"file": "x.md"}, "x.md was not run: this call executes it, and has no consent"),
         ("verify_script", {"file": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
+        (
+            "hunt",
+            {"backend": "x:y"},
+            "a hunt of x:y imports modules below ROOT; it was not run: this call executes it, and has no consent",
+        ),
         ("capture_program", {"program": "../x.py", "consent": True}, "../x.py is outside ROOT"),
         ("minify", {"db": "/x.db"}, "/x.db is outside ROOT"),
         ("retest", {"db": "http://host/"}, "'http://host/' is no path below ROOT"),
