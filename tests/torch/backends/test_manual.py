@@ -1,4 +1,4 @@
-"""`fxminify.record`: a graph module and its inputs, given by hand."""
+"""`fxminify.record`: a function, a module or a graph module and its inputs, given by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import fx
+from torch._dynamo.backends.common import aot_autograd
 
 import fxminify
 from fxminify.store.index import Index, State
@@ -74,6 +75,44 @@ def test_a_failure_that_was_seen_elsewhere_is_stored_as_told(db: str) -> None:
     assert len(case.inputs) == 2
 
 
-def test_what_is_no_graph_module_is_refused(db: str) -> None:
-    with pytest.raises(TypeError, match=r"record takes a torch\.fx\.GraphModule, not Model"):
-        fxminify.record(Model(), [], backend="eager", db=db)  # type: ignore[arg-type]  # on purpose
+def test_an_error_belongs_to_a_graph_module(db: str) -> None:
+    with pytest.raises(TypeError, match=r"with an error record takes a torch\.fx\.GraphModule, not Model"):
+        fxminify.record(Model(), [], backend="eager", db=db, error=RuntimeError("device lost"))
+
+
+def test_every_failing_graph_of_a_function_is_a_row(db: str) -> None:
+    def function(x: torch.Tensor, *, twice: bool) -> torch.Tensor:
+        x = torch.sin(x) + 1
+        torch._dynamo.graph_break()
+        return torch.sin(x * 2) if twice else x
+
+    given: dict[str, Any] = {"backend": refuses, "db": db, "kwargs": {"twice": True}}
+    assert fxminify.record(function, [torch.ones(3)], **given) == 1
+    assert fxminify.record(function, [torch.ones(3)], **given) == 1, "it is not what Dynamo made before"
+    with Index.open(db) as index:
+        rows = sorted(index.captures.find(), key=lambda row: row.id)
+        graphs = [[str(n.target["fn"]) for n in index.captures.case(row.id).graph.compute] for row in rows]
+    assert graphs == [["torch.sin", "_operator.add"], ["_operator.mul", "torch.sin"]]
+    assert fxminify.record(function, [torch.ones(3)], backend="eager", db=db, kwargs={"twice": True}) is None
+
+
+def test_a_module_is_compiled_with_its_options_and_differentiated(db: str) -> None:
+    def fails_behind(gm: fx.GraphModule, example_inputs: list[Any], **given: Any) -> Any:
+        if given != {"options": {"level": 3}}:
+            raise AssertionError(given)
+        return aot_autograd(fw_compiler=lambda gm, inputs: gm.forward, bw_compiler=refuses_all)(gm, example_inputs)
+
+    def refuses_all(gm: fx.GraphModule, example_inputs: list[Any]) -> Any:
+        raise NotImplementedError("no backward graph")
+
+    inputs, scale = [{"x": torch.ones(2, 4)}], torch.ones(1)
+    asked: dict[str, Any] = {"backend": fails_behind, "db": db, "kwargs": {"scale": scale}, "options": {"level": 3}}
+    assert fxminify.record(Model(), inputs, **asked, backward=True) == 1
+    with Index.open(db) as index:
+        (row,) = index.captures.find()
+    assert (row.kind, row.backend) == ("compile_error", "fails_behind")
+
+
+def test_what_eager_raises_itself_is_raised(db: str) -> None:
+    with pytest.raises(RuntimeError, match="shape"):
+        fxminify.record(lambda x: x.view(7), [torch.ones(3)], backend="eager", db=db)
