@@ -7,14 +7,16 @@ backend.
 
 from __future__ import annotations
 
+import ast
 import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ...store import codec
@@ -66,9 +68,9 @@ class Installed:
 def describe(modules: Iterable[str], files: Iterable[str] = ()) -> Installed:
     """Describe the installation of this process.
 
-    It consists of the packages that ``modules``, which this process has loaded, need, and of the packages of
-    ``files``, relative to site-packages, in which the failure arose. A package that is only imported in a ``try``
-    that continues without it is not needed.
+    It consists of the packages that ``modules``, which this process has loaded, need, of the packages that loaded parts
+    of torch need although torch does not require them, and of the packages of ``files``, relative to site-packages, in
+    which the failure arose. A package that is only imported in a ``try`` that continues without it is not needed.
     """
     import torch
 
@@ -78,7 +80,9 @@ def describe(modules: Iterable[str], files: Iterable[str] = ()) -> Installed:
     wanted = _needed({name.partition(".")[0] for name in modules}, modules, owners)
     wanted |= {top for top in raised if top in owners}
     own = {_normal("fxminify")} if any(name.partition(".")[0] == "fxminify" for name in modules) else set()
-    known = (_closure(["torch"]) | _closure(["fxminify"])) - own
+    by_torch = _closure(["torch"])
+    wanted |= _of_loaded_torch(owners, by_torch)
+    known = (by_torch | _closure(["fxminify"])) - own
     packages = {}
     for top in sorted(wanted):
         for owner in owners.get(top, ()):
@@ -100,8 +104,8 @@ def describe(modules: Iterable[str], files: Iterable[str] = ()) -> Installed:
 def _needed(tops: set[str], modules: Sequence[str], owners: Mapping[str, list[str]]) -> set[str]:
     """``tops``, and the packages and local modules that these import, from one to the next, and cannot do without.
 
-    A package that says what it requires is not read. Of fxminify only the ``modules`` are, which a failure may have
-    kept from being imported to their end.
+    A package that says what it requires is not read, nor one from an index, which has said it by requiring nothing. Of
+    fxminify only the ``modules`` are, which a failure may have kept from being imported to their end.
     """
     found: set[str] = set()
     waiting = sorted(tops)
@@ -109,7 +113,7 @@ def _needed(tops: set[str], modules: Sequence[str], owners: Mapping[str, list[st
         if (top := waiting.pop()) in found or top in {*sys.stdlib_module_names, "torch"}:
             continue
         found.add(top)
-        if top != "fxminify" and any(_requires(owner) for owner in owners.get(top, ())):
+        if top != "fxminify" and any(map(_says_what_it_requires, owners.get(top, ()))):
             continue
         for name in _loaded(top, modules):
             if (tree := tree_of(name)) is not None:
@@ -127,12 +131,30 @@ def _loaded(top: str, modules: Sequence[str]) -> list[str]:
     return [name for name in sys.modules if f"{name}.".startswith(own)]
 
 
-def _requires(owner: str) -> bool:
-    """Whether the distribution ``owner`` says what it requires."""
+def _of_loaded_torch(owners: Mapping[str, list[str]], by_torch: Container[str]) -> set[str]:
+    """The packages that loaded modules of torch import outside of functions and cannot do without, although torch does
+    not require them: `torch.onnx` needs onnxscript."""
+    found: set[str] = set()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "torch" or not isinstance(module, ModuleType):
+            continue
+        held = {
+            value.__name__.partition(".")[0] for value in vars(module).values() if issubclass(type(value), ModuleType)
+        }
+        foreign = {top for top in held - found if any(_normal(owner) not in by_torch for owner in owners.get(top, ()))}
+        if foreign and (tree := tree_of(name)) is not None:
+            outside = ast.Module([node for node in tree.body if not isinstance(node, syntax.DEFINITIONS)], [])
+            found |= foreign & {required.partition(".")[0] for required in syntax.required_modules(outside)}
+    return found
+
+
+def _says_what_it_requires(owner: str) -> bool:
+    """Whether the metadata of the distribution ``owner`` can be believed: it lists packages, or is from an index."""
     try:
-        return bool(metadata.requires(owner))
+        found = metadata.distribution(owner)
     except metadata.PackageNotFoundError:
         return False
+    return bool(found.requires) or found.read_text("direct_url.json") is None
 
 
 def _is_vendored(name: str) -> bool:

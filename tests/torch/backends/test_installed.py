@@ -90,6 +90,37 @@ def test_a_package_that_says_what_it_requires_is_not_read(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
+    ("url", "read"), [("", False), ('{"url": "file:///home/me/mine", "dir_info": {"editable": true}}', True)]
+)
+def test_a_package_that_requires_nothing_is_read_if_it_is_from_no_index(
+    url: str, read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy requires nothing. One of its functions imports pytest."""
+    name, other = f"tested{len(url)}", f"test_tool{len(url)}"
+    distribution(tmp_path, name, f"def test():\n    import {other}\n", url=url)
+    distribution(tmp_path, other, "")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module(name)
+    assert [package.name for package in describe([name]).packages] == ([other] if read else []) + [name]
+
+
+def test_what_a_loaded_part_of_torch_needs_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.onnx` imports onnxscript, which torch does not require."""
+    for name in ("part_of_it", "optional_of_it", "later_of_it"):
+        distribution(tmp_path, name, "")
+    text = "import part_of_it\ntry:\n    import optional_of_it\nexcept ImportError:\n    pass\n"
+    text += "def later():\n    import later_of_it\n"
+    (tmp_path / "own_part.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = importlib.import_module("own_part")
+    own.__dict__["later_of_it"] = importlib.import_module("later_of_it")
+    before = [package.name for package in describe(["json"]).packages]
+    assert "part_of_it" not in before
+    monkeypatch.setitem(sys.modules, "torch.own_part", own)
+    assert [package.name for package in describe(["json"]).packages] == sorted([*before, "part_of_it"])
+
+
+@pytest.mark.parametrize(
     ("url", "source", "file"),
     [
         ("", "acme_{0}==1.0", False),
