@@ -20,6 +20,7 @@ from math import copysign, log10
 
 from ...store.document.case import Blobs, Case
 from ...store.failure import ROUNDING
+from ...store.text import shortened
 from ..candidate.trace import Trace
 from ..candidate.validity import Validity
 from ..oracle.oracle import Votes
@@ -51,6 +52,8 @@ from .size_rules import telling_size
 
 #: Queries and seconds that an explanation may take.
 MOST, SECONDS = 48, 90.0
+#: The most characters of another failure that an answer quotes.
+_QUOTED = 160
 #: Queries about how large a number must be.
 MOST_POWERS = 5
 #: Dimensions that have one size up to this are often independent of one another.
@@ -235,7 +238,7 @@ class _Session:
         if other_dtype and is_same_but_for_dtypes(self.background.headline, said):
             outcome, shown = Outcome.SAME, runs
         told = outcome not in (Outcome.SAME, Outcome.PASS)
-        return ProbeAnswer(probe.value, outcome, shown, runs, on, said if told else "")
+        return ProbeAnswer(probe.value, outcome, shown, runs, on, shortened(said, _QUOTED) if told else "")
 
     def verdict(self, case: Case) -> Verdict:
         """The verdict on a candidate. That it passes is asked twice, or as often as `Luck` says."""

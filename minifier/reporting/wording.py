@@ -99,7 +99,7 @@ class Wording:
         """
         unlike = [f for f in self.features if f.aspect in _COUNTED and f.claim is Claim.OTHERWISE]
         out = [
-            f"{verb} with {self._phrase(t, values)}{f': {said}' if said else ''}."
+            _sentence(f"{verb} with {self._phrase(t, values)}{f': {said}' if said else ''}")
             for t, values, verb, said in _ways(unlike)
         ]
         for feature in self.features:
@@ -185,6 +185,11 @@ def _is_refused(feature: Feature) -> bool:
     return asked and bool(feature.answers) and all(a.outcome is Outcome.INVALID for a in feature.answers)
 
 
+def _sentence(text: str) -> str:
+    """``text`` with a full stop, unless it ends with one or is cut."""
+    return text if text.endswith(".") else f"{text}."
+
+
 def _ways(features: Sequence[Feature]) -> Iterator[tuple[_Told, list[str], str, str]]:
     """The features that neither fail in the same way nor pass, with the values that show one other result, the verb,
     and what that result is."""
@@ -194,7 +199,7 @@ def _ways(features: Sequence[Feature]) -> Iterator[tuple[_Told, list[str], str, 
             if answer.outcome in BETWEEN:
                 close = answer.outcome is Outcome.CLOSE
                 verb = "Differs from eager by less than counts as a failure" if close else "Fails in another way"
-                ways.setdefault((verb, answer.said.rstrip(".")), []).append(answer.value)
+                ways.setdefault((verb, answer.said), []).append(answer.value)
         for (verb, said), values in ways.items():
             yield told, values, verb, said
 

@@ -485,7 +485,8 @@ def test_what_passes_although_results_differ_is_no_evidence() -> None:
 
 def test_the_same_bug_in_another_dtype_is_no_other_failure() -> None:
     start = case(zeros(4), fn="torch.relu", args=(X0,))
-    words = {"float64": "no kernel for DoubleTensor", "float16": "no kernel for HalfTensor", "bfloat16": "out of range"}
+    words = {"float64": "no kernel for DoubleTensor", "float16": "no kernel for HalfTensor"}
+    words["bfloat16"] = f"out of {'range ' * 40}"
 
     class Refusing(Eager):
         def ask(self, candidate: Case) -> Verdict:
@@ -502,7 +503,9 @@ def test_the_same_bug_in_another_dtype_is_no_other_failure() -> None:
     )  # fmt: skip
     dtype = next(f for f in found.features if f.aspect is Aspect.DTYPE)
     assert (dtype.fails_with, dtype.that(Outcome.OTHER)) == (["float64", "float16"], ["bfloat16"])
-    assert "Fails in another way with bfloat16: RuntimeError: out of range." in found.sentences()
+    (sentence,) = (text for text in found.sentences() if text.startswith("Fails in another way with bfloat16: Runtime"))
+    assert sentence.endswith("range range ...")
+    assert len(sentence) < 200
 
 
 def test_a_failure_that_comes_and_goes_takes_more_runs_or_is_not_judged() -> None:

@@ -205,6 +205,12 @@ def test_tensors_with_the_same_answers_are_told_together() -> None:
     )
 
 
+@pytest.mark.parametrize("said", ["RuntimeError: it ends.", "RuntimeError: a long ..."])
+def test_a_failure_that_ends_with_a_full_stop_or_is_cut_has_no_other_one(said: str) -> None:
+    found = Feature(DTYPE, "dtype of x", "float32", (ProbeAnswer("float64", Outcome.OTHER, said=said),))
+    assert Explanation((found,)).sentences() == [f"Fails in another way with float64: {said}"]
+
+
 def test_another_failure_and_another_operator_have_a_sentence() -> None:
     said = "RuntimeError: no such kernel"
     answers = [ProbeAnswer(value, Outcome.OTHER, said=said) for value in ("float64", "float16")]
