@@ -43,7 +43,7 @@ def record(
     backward: bool = False,
     **compiling: Any,
 ) -> int | None:
-    """Add the failures of ``backend`` in one call to ``db``. Returns the id of the first, or None if there is none.
+    """Add the failures of ``backend`` in one call to ``db``. Returns the id of the first, None without a failure.
 
     ``function`` is what `torch.compile` takes: a function, a module, or a graph module. It is compiled with ``backend``
     and with ``compiling``, which are ``options``, ``mode``, ``dynamic`` and ``fullgraph`` of `torch.compile`. It is

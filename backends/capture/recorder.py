@@ -307,7 +307,7 @@ class CaptureRecorder:
     def _written_ahead(self, graph: int, asked: Json) -> Taken:
         """Return the case of ``graph`` with the values that were written ahead of its last call in the journal.
 
-        Raises `StoreError` if there are none.
+        Raises `StoreError` without such values.
         """
         document = self.journal.document(graph) if self.journal is not None else None
         if self.journal is None or document is None or "case" not in document:

@@ -111,7 +111,7 @@ def dead() -> str:
 
 
 def survives_a_fork() -> bool:
-    """Whether a forked child of this process could use the accelerator. True if there is none."""
+    """Whether a forked child of this process could use the accelerator. True without an accelerator."""
     torch = sys.modules.get("torch")
     accelerator = None if torch is None else torch.accelerator.current_accelerator()
     if torch is None or accelerator is None:

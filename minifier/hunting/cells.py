@@ -6,15 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from ...store import codec
 from ...store.document.case import Json
 from .findings import bug_of
 from .programs import CallOutcome, Finding, Program, ProgramResult
-
-if TYPE_CHECKING:
-    from .comparison import HuntComparison
 
 
 class CellState(StrEnum):
@@ -79,6 +75,24 @@ class HuntedBug:
     def to_json(self) -> Json:
         return {**codec.dump(self.finding), "names": list(self.names), "dtypes": list(self.dtypes),
                 "programs": [program.text() for program in self.programs]}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HuntComparison:
+    """The programs that both hunts tried, by what became of them.
+
+    ``earlier`` has the backend of the earlier hunt and its versions. ``broken`` were ok and fail, ``mended`` failed and
+    are ok, ``otherwise`` fail with other signatures than before. ``tried`` counts the programs of both.
+    """
+
+    earlier: Mapping[str, str]
+    tried: int
+    broken: tuple[str, ...]
+    mended: tuple[str, ...]
+    otherwise: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        return codec.dump(self)
 
 
 @dataclass(frozen=True, slots=True)

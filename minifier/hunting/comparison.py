@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from ...store import codec
-from ...store.document.case import Json
-from .cells import CellState, cells, findings
+from .cells import CellState, HuntComparison, cells, findings
 from .expected import ExpectedFailure
 from .log import EarlierHunt
 from .programs import Program, ProgramResult
 
 
-@dataclass(frozen=True, slots=True)
-class HuntComparison:
-    """The programs that both hunts tried, by what became of them.
-
-    ``earlier`` has the backend of the earlier hunt and its versions. ``broken`` were ok and fail, ``mended`` failed and
-    are ok, ``otherwise`` fail with other signatures than before. ``tried`` counts the programs of both.
-    """
-
-    earlier: Mapping[str, str]
-    tried: int
-    broken: tuple[str, ...]
-    mended: tuple[str, ...]
-    otherwise: tuple[str, ...]
-
-    def to_json(self) -> Json:
-        return codec.dump(self)
-
-
 def compared(earlier: EarlierHunt, results: Mapping[Program, ProgramResult]) -> HuntComparison:
-    """Compare ``results`` with those of ``earlier``."""
+    """Compare ``results`` with the ``earlier`` hunt."""
     both = [program for program in results if program in earlier.results]
     before, now = cells(both, earlier.results), cells(both, results)
 

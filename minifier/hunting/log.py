@@ -29,7 +29,7 @@ class EarlierHunt:
 
 
 def read(path: Path) -> EarlierHunt:
-    """Read the file of another hunt. Raises `StoreError` if it is none."""
+    """Read the file of another hunt. Raises `StoreError` for any other file."""
     try:
         text = path.read_text(errors="replace")
     except OSError as error:

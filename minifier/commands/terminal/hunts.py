@@ -14,14 +14,13 @@ from rich.text import Text
 from ....store.errors import without_password
 from ....store.failure import kind_in_words
 from ....store.text import count
-from ...hunting.cells import Cell, CellState, HuntResult
+from ...hunting.cells import Cell, CellState, HuntComparison, HuntResult
 from ...hunting.findings import bug_of
 from ...hunting.programs import ProgramResult
 from ...printable import printable, shown
 
 if TYPE_CHECKING:
     from ...hunting.campaign import HuntOptions
-    from ...hunting.comparison import HuntComparison
 
 _STYLES = {CellState.OK: "green", CellState.FAILS: "red", CellState.UNJUDGED: "yellow"}
 #: Seconds between two lines of progress where there is no terminal.

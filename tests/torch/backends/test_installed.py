@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from fxminify.backends.provenance.installed import describe
+from fxminify.backends.provenance.installed import Package, describe
 from fxminify.backends.provenance.modules import search_path
+
+
+def packages(module: str, files: Iterable[str] = ()) -> list[Package]:
+    """The packages that ``module`` needs, without those of the parts of torch that other tests have loaded."""
+    of_torch = describe(["json"]).packages
+    return [package for package in describe([module], files).packages if package not in of_torch]
 
 
 @pytest.mark.parametrize(("folder", "needed"), [("site", True), ("_vendor", False)])
@@ -75,9 +82,10 @@ def test_what_is_imported_in_a_try_is_not_needed_and_what_raised_is(
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("backend_of_mine", "raises", "unrelated"):
         importlib.import_module(name)
-    found = describe(["backend_of_mine"], ["raises/part.py", "torch/fx/graph.py", "json/decoder.py", "main.py"])
-    assert [package.name for package in found.packages] == ["needed_at_once", "needed_later", "raises"]
-    assert found.local == ("backend_of_mine",)
+    files = ["raises/part.py", "torch/fx/graph.py", "json/decoder.py", "main.py"]
+    found = [package.name for package in packages("backend_of_mine", files)]
+    assert found == ["needed_at_once", "needed_later", "raises"]
+    assert describe(["backend_of_mine"], files).local == ("backend_of_mine",)
 
 
 def test_a_package_that_says_what_it_requires_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +94,7 @@ def test_a_package_that_says_what_it_requires_is_not_read(tmp_path: Path, monkey
         distribution(tmp_path, name, "")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.import_module("declares")
-    assert [package.name for package in describe(["declares"]).packages] == ["declares"]
+    assert [package.name for package in packages("declares")] == ["declares"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ def test_a_package_that_requires_nothing_is_read_if_it_is_from_no_index(
     distribution(tmp_path, other, "")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.import_module(name)
-    assert [package.name for package in describe([name]).packages] == ([other] if read else []) + [name]
+    assert [package.name for package in packages(name)] == ([other] if read else []) + [name]
 
 
 def test_what_a_loaded_part_of_torch_needs_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,5 +145,5 @@ def test_a_package_from_a_file_is_no_checkout(
     distribution(tmp_path, name, "", url=url)
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.import_module(name)
-    (package,) = describe([name]).packages
+    (package,) = packages(name)
     assert (package.source, package.file) == (source.format(len(url)), file)

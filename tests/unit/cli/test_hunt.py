@@ -13,8 +13,7 @@ from rich.console import Console
 
 from fxminify.minifier.commands.terminal import hunts
 from fxminify.minifier.hunting import page
-from fxminify.minifier.hunting.cells import HuntResult, bugs, cells
-from fxminify.minifier.hunting.comparison import HuntComparison
+from fxminify.minifier.hunting.cells import HuntComparison, HuntResult, bugs, cells
 from fxminify.minifier.hunting.programs import CallOutcome, CallResult, Finding, Program, ProgramResult
 
 ADD, SIN, EVIL = (
