@@ -227,17 +227,8 @@ class Agent:
         index = self.database(db)
         if not consent:
             raise _refusal(f"a hunt of {backend} imports modules below {self.root}; it {_NO_CONSENT}")
-        words = [
-            "hunt",
-            "--json",
-            "--db",
-            index,
-            "--only",
-            only,
-            "--budget",
-            budget,
-            *(["--grad"] if gradients else []),
-        ]
+        words = ["hunt", "--json", "--db", index, "--only", only, "--budget", budget]
+        words += ["--grad"] if gradients else []
         words += ["--import", module] if module else []
         words += ["--suite", ",".join(suites)] if suites else []
         words += ["--dtype", ",".join(dtypes)] if dtypes else []
