@@ -13,14 +13,33 @@ import importlib
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .journal import Journal
 
-#: A file with the arguments of `_arm` as JSON, beside ``sitecustomize.py``.
+#: The folder of a journal that goes on ``PYTHONPATH``, and its file with the arguments of `_arm` as JSON.
+SITE = "site"
 SETTINGS = "settings.json"
 SITECUSTOMIZE = "from fxminify.backends.capture.child import start\nstart(__file__)\n"
+
+
+def prepare(directory: Path, asked: dict[str, Any]) -> None:
+    """Make ``directory`` ready for the processes of a program.
+
+    ``asked`` has the ``journal``. To capture it also has ``db``, ``settings`` and ``relay``; to compile only some
+    graphs the ``selection`` (`backends.capture.selection`).
+    """
+    (directory / SITE).mkdir()
+    (directory / SITE / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    (directory / SITE / SETTINGS).write_text(json.dumps(asked))
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Return the environment of a program for which ``directory`` was prepared."""
+    path = [str(directory / SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def start(customization: str) -> None:
@@ -59,12 +78,17 @@ def _arm(settings: str) -> None:
     from . import hook, standard_error
     from .journal import Journal
 
-    standard_error.use(asked.get("relay"))
-
     journal = Journal(asked["journal"])
-    if not faulthandler.is_enabled():  # the stack of a crash goes to the parent, not to the terminal
-        faulthandler.enable(journal.faults(), all_threads=False)
-    hook.install(asked["db"], journal=journal, **asked["settings"])
+    if "db" in asked:
+        standard_error.use(asked.get("relay"))
+        if not faulthandler.is_enabled():  # the stack of a crash goes to the parent, not to the terminal
+            faulthandler.enable(journal.faults(), all_threads=False)
+        hook.install(asked["db"], journal=journal, **asked["settings"])
+    if "selection" in asked:
+        from .selected_graphs import apply
+        from .selection import GraphSelection
+
+        apply(GraphSelection.from_json(asked["selection"]), journal, hook.observer() if "db" in asked else None)
     atexit.register(_at_the_end, journal)
 
 

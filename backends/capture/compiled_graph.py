@@ -93,11 +93,19 @@ class CompiledGraph:
         self._simple = False  # whether a plain clone copies what is overwritten
         self._draws = False
         self._hooks = ""  # where autograd nodes of the backend were found: "", "direct" or "deep"
+        self._pieces: list[CompiledGraph] = []
+        self.failures = 0  # recorded, of this graph
 
     def spec(self) -> BackendSpec:
         if self._known_spec is None:
             self._known_spec = self._spec()
         return self._known_spec
+
+    def leave_to(self, piece: CompiledGraph) -> None:
+        """``piece`` is a piece of this graph. Once pieces have all of its nodes, this graph is compared no more."""
+        self._pieces.append(piece)
+        if sum(each.snapshot.operations() for each in self._pieces) >= self.snapshot.operations():
+            self._wait, self._sizes = 0, None
 
     def marked(self, phase: str) -> AbstractContextManager[Any]:
         """Mark ``phase`` as in flight in the journal, inside the block."""
@@ -123,6 +131,7 @@ class CompiledGraph:
             with self.marked("eager"):
                 return refusal(self.snapshot, inputs, rng, failure, backward=derivative or asked.get("backward", False))
 
+        self.failures += 1
         below = functools.partial(lower, self.snapshot, inputs, rng, self.spec, failure, self.aot)
         self.recorder.record(
             self.snapshot, self.spec, inputs, rng, failure,
@@ -257,11 +266,25 @@ class CompiledGraph:
             if result.times and self._is_new(f"let pass at {result.where}"):
                 self.recorder.let_pass(result.times, result.where)
             if found is not None and (not result.compare or self._is_new(f"{found.phase} {found.kind}")):
-                self.record(found, call.kept(), call.rng, backward=result.backward, compare=result.compare)
+                record = functools.partial(
+                    self.record, found, call.kept(), call.rng, backward=result.backward, compare=result.compare
+                )
+                if self._pieces:
+                    passed = functools.partial(self._unless_of_a_piece, record, self._failures_of_pieces())
+                else:
+                    record()
         if self._wait == 0:
             self._wait = self._sampling.wait(self._due)
             self._due += self._wait
         return passed
+
+    def _failures_of_pieces(self) -> int:
+        return sum(piece.failures for piece in self._pieces)
+
+    def _unless_of_a_piece(self, record: Callable[[], None], before: int) -> None:
+        """Call ``record`` if pieces still have ``before`` failures after the call, in which they were compared."""
+        if self._failures_of_pieces() == before:
+            record()
 
     def _failed_once(self, failure: Failure, call: CompiledCall, calls: int) -> None:
         """Record ``failure`` of the comparison of ``call``, which itself passed."""

@@ -100,7 +100,8 @@ class GraphSnapshot:
     """The arguments of one call of a backend.
 
     ``symbols`` are the symbolic inputs by position, ``compile_id`` is Dynamo's number of the frame. ``number`` counts
-    the graphs of this process, ``shapes_before`` lists the shapes of the first calls.
+    the graphs of this process, ``shapes_before`` lists the shapes of the first calls. ``within`` is the backend that
+    gave this graph, a piece of its own, to another one.
     """
 
     graph: fx.Graph
@@ -118,6 +119,7 @@ class GraphSnapshot:
     earlier: list[list[Any]] = field(default_factory=list)
     tolerance: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False
+    within: str = ""
     _text: str | None = None
 
     @classmethod
@@ -149,6 +151,10 @@ class GraphSnapshot:
         module = fx.GraphModule(self.attributes, _copy(self.graph))
         module.training = self.training
         return module
+
+    def operations(self) -> int:
+        """The number of compute nodes."""
+        return sum(node.op not in ("placeholder", "get_attr", "output") for node in self.graph.nodes)
 
     @property
     def frame(self) -> str:

@@ -64,6 +64,11 @@ def install(
     _attach()
 
 
+def observer() -> seam.Observer:
+    """Return the observer that `install` attaches to the seam, for a caller that attaches another one before it."""
+    return _hook
+
+
 def uninstall() -> None:
     """Undo `install`. Backends wrapped by `capture` are still captured."""
     if _hook.everything is not None:
@@ -179,9 +184,12 @@ class CapturedBackend:
 
 
 class _Compiling(threading.local):
-    """``graph`` is the last one that a backend compiled, until the guards of its frame are built."""
+    """``graph`` is the last one that a backend compiled, until the guards of its frame are built. ``received`` is the
+    module that the backend is compiling."""
 
     graph: CompiledGraph | None = None
+    received: Any = None
+    in_a_piece = False
     compiling: CompiledGraph | None = None
     without_guards: Callable[[Exception], bool] | None = None
 
@@ -213,7 +221,11 @@ class _Hook:
         facts = seam.shape_facts()
         self.thread.graph = self.thread.without_guards = None
         optional = captured is not None and captured.optional
-        compiled, graph = self._compile(target, spec, take, call, optional=optional)
+        before, self.thread.received = self.thread.received, gm
+        try:
+            compiled, graph = self._compile(target, spec, take, call, optional=optional)
+        finally:
+            self.thread.received = before
         if graph is None:
             return compiled
         if not callable(compiled):
@@ -250,6 +262,33 @@ class _Hook:
         if graph is not None:
             target.recorder.note("watched", graph.spec)
         return package
+
+    def piece(self, gm: Any, inputs: Sequence[Any], options: Mapping[str, Any], call: Callable[[], Any]) -> Any:
+        target, outer = self.everything, self.thread.compiling
+        own = target is None or seam.ours() or self.thread.in_a_piece or gm is self.thread.received
+        if own or target is None or not _usable() or (outer is not None and not outer.spec().problem):
+            return call()
+        from ..provenance import origin
+
+        def take() -> GraphSnapshot:
+            from .graph_snapshot import GraphSnapshot, flat
+
+            snapshot = GraphSnapshot.take(flat(gm), inputs, compile_id=seam.compile_id())
+            snapshot.within = "" if outer is None else outer.spec().name
+            return snapshot
+
+        spec = partial(origin.spec_of, "inductor", compile_kwargs={"options": dict(options) or None})
+        self.thread.in_a_piece = True
+        try:
+            compiled, graph = self._compile(target, spec, take, call)
+        finally:
+            self.thread.in_a_piece = False
+        if graph is None or not callable(compiled):
+            return compiled
+        target.recorder.note("watched", graph.spec)
+        if outer is not None:
+            outer.leave_to(graph)
+        return compiled if seam.keep_unwrapped(gm, compiled) else graph.wrap(compiled)
 
     def _compile(
         self,

@@ -350,6 +350,7 @@ class CaptureRecorder:
         }
         if snapshot is not None:
             out |= {"compile_id": snapshot.compile_id, "frame": snapshot.frame}
+            out |= {"within": snapshot.within} if snapshot.within else {}
         out |= ABOUT
         test = os.environ.get("PYTEST_CURRENT_TEST")
         if test:

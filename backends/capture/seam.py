@@ -1,10 +1,11 @@
 """The places where Dynamo passes graphs to backends. Only this module patches torch; it uses private API.
 
 Dynamo calls every backend through ``WrapBackendDebug.__call__``. The class is patched, so functions that were compiled
-before are seen too. Four other places are watched: AOTAutograd's calls of a backend's compilers for forward, backward
-and inference; the building of guards, which fails where a backend specialized a dynamic shape; autograd's engine,
-which runs every backward pass; and ``torch._inductor.aot_compile``, for packages of graphs that Dynamo does not
-compile. For each thread this module also knows which calls the capture makes itself.
+before are seen too. Five other places are watched: AOTAutograd's calls of a backend's compilers for forward, backward
+and inference; the building of guards, which fails where a backend specialized a dynamic shape; autograd's engine, which
+runs every backward pass; ``torch._inductor.aot_compile``, for packages of graphs that Dynamo does not compile; and
+``torch._inductor.compile_fx``, for pieces of a graph that another backend gives to Inductor. For each thread this
+module also knows which calls the capture makes itself.
 
 Nothing here imports torch. If Dynamo or Inductor is not loaded yet, an import hook patches it once it is loaded.
 """
@@ -23,6 +24,7 @@ from typing import Any, Protocol
 
 AFTER_DYNAMO = "torch._dynamo.repro.after_dynamo"
 INDUCTOR = "torch._inductor"
+COMPILE_FX = "torch._inductor.compile_fx"
 
 
 class Observer(Protocol):
@@ -46,6 +48,10 @@ class Observer(Protocol):
         """``call()`` compiles ``gm`` with AOTInductor for ``inputs``, as the backend ``packager`` does with its
         options. Returns its result."""
 
+    def piece(self, gm: Any, inputs: Sequence[Any], options: Mapping[str, Any], call: Callable[[], Any]) -> Any:
+        """A program or another backend compiles ``gm`` with Inductor and these ``options``, as ``call()`` does. Returns
+        its result, or another callable."""
+
     def backward_failed(self, exc: BaseException) -> None:
         """A backward pass raised ``exc``."""
 
@@ -60,7 +66,8 @@ def attach(observer: Observer) -> None:
     if _patched or _finder is not None:
         return
     later: dict[str, Callable[[], None]] = {}
-    for name, patch in ((AFTER_DYNAMO, _patch_dynamo), (INDUCTOR, _patch_inductor)):
+    patches = ((AFTER_DYNAMO, _patch_dynamo), (INDUCTOR, _patch_inductor), (COMPILE_FX, _patch_compile_fx))
+    for name, patch in patches:
         if name in sys.modules:
             patch(observer)
         else:
@@ -202,6 +209,25 @@ def _patch_inductor(observer: Observer) -> None:
     _replace(sys.modules[INDUCTOR], "aot_compile", packaging)
 
 
+def _patch_compile_fx(observer: Observer) -> None:
+    def piece(original: Any) -> Any:
+        @wraps(original)
+        def compile_fx(model_: Any, example_inputs_: Any, *args: Any, **given: Any) -> Any:
+            call = partial(original, model_, example_inputs_, *args, **given)
+            own = {"config_patches", "ignore_shape_env"}  # with others it is no compilation that options describe
+            if args or not own.issuperset(given):
+                return call()
+            try:
+                return observer.piece(model_, example_inputs_, given.get("config_patches") or {}, call)
+            except BaseException as exc:
+                unseen(exc)
+                raise
+
+        return compile_fx
+
+    _replace(sys.modules[COMPILE_FX], "compile_fx", piece)
+
+
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     _patched.append((owner, name, original))
@@ -317,12 +343,16 @@ def enter() -> int:
 
 
 def first_to_see(exc: BaseException, entry: int) -> bool:
-    """Whether no call inside call ``entry`` recorded ``exc`` before. It counts as recorded from now on.
+    """Whether no call inside call ``entry`` recorded ``exc``, or what it was raised from, before. It counts as recorded
+    from now on.
 
     A failure passes every observed call around it on its way out. The innermost of them records it, once.
     """
     known, by = _thread.recorded
-    if known == id(exc) and by >= entry:
+    cause: BaseException | None = exc
+    while cause is not None and id(cause) != known:
+        cause = cause.__cause__
+    if cause is not None and by >= entry:
         return False
     _thread.recorded = (id(exc), max(entry, _thread.entries))
     return True

@@ -7,7 +7,6 @@ signal, or one compile or call lasts longer than the timeout, the journal's reco
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -31,6 +30,7 @@ from ...store.text import count
 from ..running import deaths
 from ..running.processor_wait import ProcessorWait, stretched
 from . import child, ending, journal
+from .selection import GraphSelection
 from .settings import Settings
 from .standard_error import STDERR, Relay
 
@@ -55,23 +55,24 @@ def run(
     timeout: float | None = None,
     hint: bool = True,
     stdout: int | None = None,
+    selection: GraphSelection | None = None,
 ) -> int:
     """Run ``python argv`` (``python -m argv`` if ``module``) and capture into ``db``. Returns the program's exit code.
 
     It is 128 + N for a program that signal N killed, as in a shell. ``timeout`` is in seconds, for one compile or one
-    call. ``hint`` adds the next command to the report. ``stdout`` is the file descriptor of the program's output. The
-    program runs even where nothing can be written.
+    call. ``hint`` adds the next command to the report. ``stdout`` is the file descriptor of the program's output. Only
+    the graphs of a ``selection`` are compiled and watched. The program runs even where nothing can be written.
     """
     command = [sys.executable, *(["-m"] if module else []), *argv]
     relay = Relay.create()
     try:
-        directory = _directory(db, settings, relay)
+        directory = _directory(db, settings, relay, selection)
     except OSError as exc:
         _warn(f"nothing can be captured ({exc}); the program runs without it")
         process, _, _ = _supervise(command, dict(os.environ), Path(), None, None, stdout)
         return _exit_code(process)
     try:
-        process, stuck, unended = _supervise(command, _environment(directory), directory, timeout, relay, stdout)
+        process, stuck, unended = _supervise(command, child.environment(directory), directory, timeout, relay, stdout)
         complete = (directory / journal.COMPLETE).exists()
         died: list[tuple[str, str]] = []
         lost = ""
@@ -89,7 +90,7 @@ def run(
         if any(lines[1:]) and facts.let_pass:
             _warn(f"compared: {count(facts.compared, 'call')}, {ending.let_pass(facts)}")
         if process.returncode >= 0 and not any(lines[1:]):
-            ended = _ended(journal.told(directory, "uncaught"), process.pid)
+            ended = ended_with(directory, process.pid)
             _warn(ending.watched(facts, checks=bool(settings.check), ended=ended))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -101,37 +102,36 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
     return 128 - code if code < 0 else code
 
 
-def _directory(db: str, settings: Settings, relay: Relay | None) -> Path:
+def _directory(db: str, settings: Settings, relay: Relay | None, selection: GraphSelection | None) -> Path:
     """A new folder with the journal and what each process needs to start: beside the index if that is a file and can
     be written there, else among the temporary ones. Raises `OSError`."""
     if "://" not in db:
         with suppress(OSError):
-            return _prepared(
-                Path(db).resolve().parent, f"{Path(db).name}.inflight-", os.path.abspath(db), settings, relay
-            )
-    return _prepared(None, "minify-", db if "://" in db else os.path.abspath(db), settings, relay)
+            folder, kind = Path(db).resolve().parent, f"{Path(db).name}.inflight-"
+            return _prepared(folder, kind, os.path.abspath(db), settings, relay, selection)
+    return _prepared(None, "minify-", db if "://" in db else os.path.abspath(db), settings, relay, selection)
 
 
-def _prepared(folder: Path | None, kind: str, place: str, settings: Settings, relay: Relay | None) -> Path:
+def _prepared(
+    folder: Path | None,
+    kind: str,
+    place: str,
+    settings: Settings,
+    relay: Relay | None,
+    selection: GraphSelection | None,
+) -> Path:
     made = Path(tempfile.mkdtemp(prefix=temporary.prefix(kind, None if folder is None else str(folder)), dir=folder))
     try:
         (made / "blobs").mkdir()
-        (made / "site").mkdir()
         (made / journal.RESERVE).write_bytes(bytes(journal.RESERVED))
         (made / journal.COMPLETE).touch()
-        (made / "site" / "sitecustomize.py").write_text(child.SITECUSTOMIZE)
         described = None if relay is None else relay.described()
         asked = {"db": place, "journal": str(made), "settings": asdict(settings), "relay": described}
-        (made / "site" / child.SETTINGS).write_text(json.dumps(asked))
+        child.prepare(made, asked | ({} if selection is None else {"selection": selection.to_json()}))
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
     return made
-
-
-def _environment(directory: Path) -> dict[str, str]:
-    path = [str(directory / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _supervise(
@@ -156,7 +156,7 @@ def _supervise(
             pass_on()
             stuck = stopwatch.stuck()
             if stuck is not None:
-                _kill(process)
+                end(process)
                 return process, stuck, None
         return process, None, stopwatch.interrupted
 
@@ -256,7 +256,7 @@ def _signals_held() -> Iterator[Any]:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """End the program and all processes that it started."""
     try:
         family = psutil.Process(process.pid).children(recursive=True)
@@ -355,12 +355,13 @@ def _store(db: str, found: Recording) -> list[tuple[str, str]]:
     return [(str(place_of(db).record(found)), str(found.failure.kind))]
 
 
-def _ended(uncaught: Sequence[str], pid: int) -> str:
-    """Return the type of the exception with which the program itself ended, empty if it ended with none.
+def ended_with(directory: Path, pid: int) -> str:
+    """Return the type of the exception with which a process ended, empty if it ended with none.
 
-    A line of ``uncaught`` has the id of a process and the type of the exception.
+    A line of the list has the id of a process and the type of the exception.
     """
-    kinds = [kind for who, _, kind in (line.partition(" ") for line in uncaught) if who == str(pid)]
+    lines = (line.partition(" ") for line in journal.told(directory, "uncaught"))
+    kinds = [kind for who, _, kind in lines if who == str(pid)]
     return kinds[-1] if kinds else ""
 
 

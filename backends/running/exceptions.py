@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 from ...store.failure import UNTRACED, Failure, FailureKind, Frame, Phase
@@ -170,16 +171,30 @@ def unwrap(exc: BaseException) -> BaseException:
 
 
 def chain(exc: BaseException) -> list[BaseException]:
-    """The causes of ``exc`` that Python would print, nearest first, each once."""
+    """The causes of ``exc`` that Python would print, nearest first, each once.
+
+    An exception that a caller of this function still handles does not count: the program tries something else after it.
+    """
     seen = {id(exc)}
     out: list[BaseException] = []
     while True:
-        following = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+        context = None if exc.__suppress_context__ or _is_handled(exc.__context__) else exc.__context__
+        following = exc.__cause__ or context
         if following is None or id(following) in seen:
             return out
         seen.add(id(following))
         out.append(following)
         exc = following
+
+
+def _is_handled(exc: BaseException | None) -> bool:
+    """Whether the frame that caught ``exc`` is still running, below the one that asks."""
+    if exc is None or exc.__traceback__ is None:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not exc.__traceback__.tb_frame:
+        frame = frame.f_back
+    return frame is not None
 
 
 def type_name(exc: BaseException) -> str:

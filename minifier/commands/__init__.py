@@ -9,6 +9,7 @@ from __future__ import annotations
 from . import (
     ablate,
     backends,
+    bisect,
     capture,
     catch,
     copy,
@@ -41,7 +42,8 @@ from . import (
 #: The verbs in the groups and the order of ``minify --help`` and of docs/cli.md.
 GROUPS = {
     "Every day": (
-        catch.catch, capture.capture, hunt.hunt, import_.import_, run.run, list.list_, show.show, history.history,
+        catch.catch, capture.capture, bisect.bisect, hunt.hunt, import_.import_, run.run, list.list_, show.show,
+        history.history,
     ),
     "Report": (repro.repro, report.report, export.export),
     "Retest": (verify.verify, retest.retest, ablate.ablate, explain.explain),

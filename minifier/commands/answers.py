@@ -64,6 +64,10 @@ ANSWERS: Mapping[str, VerbAnswer] = MappingProxyType({
     "capture": VerbAnswer(Form.OBJECT, _PROGRAM, codes={
         -1: "the exit code of the program; 128 + N if signal N ended it",
     }),
+    "bisect": VerbAnswer(
+        Form.OBJECT, ("graphs", "runs", "seconds", "found", "reason", "log", "captured"), (),
+        {1: "no graph makes the program fail; `reason` says why"},
+    ),
     "hunt": VerbAnswer(
         Form.OBJECT, ("backend", "versions", "stopped", "totals", "new", "unseen", "bugs", "cells", "db", "log"), (),
         {1: "a program fails that `--expect` does not list", 3: "no program could be judged"},

@@ -1,23 +1,18 @@
-"""The results of a hunt in a file: one JSON object a line, appended as results come.
-
-A hunt that was interrupted goes on where it was, because programs in the file are not run again. The first line may
-describe the hunt: its id, its backend, and the versions that it is about. A line that was cut off by a kill is ignored.
-"""
+"""The results of a hunt in a file (`fxminify.minifier.results_file`), a line for each program."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...store.errors import StoreError
+from ..results_file import ResultsFile, header, results
 from .programs import Program, ProgramResult
 
-_HEADER = "hunt"
+_WORK = "hunt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +29,18 @@ def read(path: Path) -> EarlierHunt:
         text = path.read_text(errors="replace")
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    about = _header(text)
+    about = header(text, _WORK)
     if not about.pop("id", ""):
         raise StoreError(f"{path} is not the file of a hunt: minify hunt BACKEND --log FILE writes one")
-    return EarlierHunt(about, _results(text))
+    return EarlierHunt(about, _by_program(results(text)))
 
 
-def _header(text: str) -> dict[str, str]:
-    """Return the first line, empty if it does not describe a hunt."""
-    with suppress(ValueError, KeyError, TypeError):
-        return {str(key): str(value) for key, value in dict(json.loads(text.partition("\n")[0])[_HEADER]).items()}
-    return {}
-
-
-def _results(text: str) -> dict[Program, ProgramResult]:
-    """Return the results in the lines of ``text``, the last one of each program."""
+def _by_program(lines: Iterable[Any]) -> dict[Program, ProgramResult]:
+    """Return the results in ``lines``, the last one of each program."""
     found = {}
-    for line in text.splitlines():
+    for line in lines:
         with suppress(ValueError):
-            result = ProgramResult.from_json(json.loads(line))
+            result = ProgramResult.from_json(line)
             found[result.program] = result
     return found
 
@@ -64,54 +52,15 @@ class ProgramLog:
     """
 
     def __init__(self, path: Path, about: Mapping[str, str] | None = None) -> None:
-        self.path = path
-        self.id = ""
-        try:
-            text = path.read_text(errors="replace") if path.exists() else ""
-            self._file = path.open("a")
-        except OSError as error:
-            raise StoreError(f"cannot write the results of the hunt to {path}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
-            raise StoreError(f"another hunt writes to {path}; name another file: --log FILE") from error
-        if text and not text.endswith("\n"):
-            self._append("")
-        if about is not None:
-            self._begin(text, dict(about))
-        self.results = _results(text)
-
-    def _begin(self, text: str, about: dict[str, str]) -> None:
-        """Read the first line, or write it to an empty file."""
-        if not text:
-            self.id = secrets.token_hex(8)
-            self._append(json.dumps({_HEADER: {"id": self.id, **about}}))
-            return
-        known = _header(text)
-        self.id = known.pop("id", "")
-        if not self.id:
-            raise StoreError(f"{self.path} is not the file of a hunt; name another file: --log FILE")
-        if known != about:
-            other = ", ".join(f"{k} {known.get(k, '-')} (now {about.get(k, '-')})" for k in _differing(known, about))
-            raise StoreError(
-                f"{self.path} has a hunt with {other}. Start it anew with --again, or keep it and name another file: "
-                "--log FILE"
-            )
+        self._file = ResultsFile(path, _WORK, about)
+        self.id = self._file.id
+        self.results = _by_program(self._file.earlier)
 
     def add(self, result: ProgramResult) -> None:
         """Append ``result``."""
         self.results[result.program] = result
-        self._append(json.dumps(result.to_json()))
-
-    def _append(self, line: str) -> None:
-        self._file.write(f"{line}\n")
-        self._file.flush()
+        self._file.add(result.to_json())
 
     def close(self) -> None:
         """Let another process write to the file."""
         self._file.close()
-
-
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    return [key for key in {**one, **other} if one.get(key) != other.get(key)]

@@ -117,6 +117,7 @@ COMPARED_BY = {
     ("docs/agents.md", "The tools", "json"): "test_the_page_about_agents_has_the_tools_and_a_configuration",
     ("docs/api.md", "*", "{eval-rst}"): "test_every_public_name_is_in_the_reference",
     ("docs/architecture.md", "Architecture", "mermaid"): "test_generated_pages_are_those_of_the_code",
+    ("docs/guide.md", "Only the result is wrong", "text"): "test_a_loss_that_is_no_number_ends_in_a_verified_script",
     ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
     ("docs/format.md", "Beside the case documents", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
     ("docs/gallery.md", "*", "python"): "test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit",
@@ -124,12 +125,19 @@ COMPARED_BY = {
 }
 #: Commands that no test runs as they stand, and why. ``make`` is asked in `test_commands.py` what it would do.
 HUNTS = "it takes minutes; test_hunt_command.py runs small ones"
+BISECTED = "it takes minutes; test_a_loss_that_is_no_number_ends_in_a_verified_script runs one"
 NOT_RUN = {
+    "minify bisect train.py": BISECTED,
+    "minify bisect -m pytest tests/test_model.py": BISECTED,
+    "minify bisect --oracle judge:is_wrong generate.py": BISECTED,
     "minify hunt my_backend": HUNTS,
     "minify hunt my_backend --dtype float32,bfloat16 --grad --dynamic --budget 600": HUNTS,
     "minify hunt my_backend --only '^linalg' --report hunt.html": HUNTS,
     "minify hunt my_backend --write-expect known.toml": HUNTS,
+    "minify hunt my_backend --log old.jsonl": HUNTS,
+    "minify hunt my_backend --log new.jsonl --against old.jsonl": HUNTS,
     "minify hunt my_backend --again --expect known.toml": HUNTS,
+    "minify hunt my_backend --device cuda": "it needs an accelerator; tests/e2e/gpu runs it there",
     "minify import issue.md": "test_the_blocks_of_an_issue_are_tried_until_one_fails runs it",
     "make demo": "test_the_example_of_the_readme runs its commands",
     "make test": "it is these tests",

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from .conftest import Journey
 
 pytestmark = needs("turbine_cpu")
-MESSAGE = "RuntimeError: JIT compilation failed. See diagnostics."
 
 
 def test_two_bugs_with_one_message_are_two(journey: Journey) -> None:
     captured = journey.capture("plain.py", "turbine_cpu", "lgamma", "erfinv")
-    assert [(row["kind"], row["headline"]) for row in captured] == [("compile_error", MESSAGE)] * 2
+    assert [row["kind"] for row in captured] == ["compile_error", "compile_error"]
+    assert ["aten.lgamma" in captured[0]["headline"], "aten.erfinv" in captured[1]["headline"]] == [True, True]
     ran = journey.run()
     assert [row["state"] for row in ran] == ["verified", "verified"]
     assert ["lgamma" in ran[0]["headline"], "erfinv" in ran[1]["headline"]] == [True, True]

@@ -39,6 +39,24 @@ def test_the_exception_reaches_the_user_untouched(db: str) -> None:
     assert (row.failure.type.rpartition(".")[2], row.failure.message) == ("Failed", "cannot lower sin")
 
 
+def test_what_the_program_tried_before_is_no_cause(db: str) -> None:
+    def looks_up(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        try:
+            raise KeyError("sin")
+        except KeyError:
+            raise Failed("no rule for sin")  # noqa: B904  the cause is implicit
+
+    fxminify.install(db)
+    try:
+        torch.compile(model, backend=failing)(torch.ones(3))
+    except torch._dynamo.exc.BackendCompilerFailed:
+        torch._dynamo.reset()
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+            torch.compile(model, backend=looks_up)(torch.ones(3))
+    causes = [row.failure.causes for row in captures(db) if row.failure is not None]
+    assert causes == [(), (("KeyError", "'sin'"),)]
+
+
 def test_functions_compiled_before_installing_are_seen(db: str) -> None:
     compiled = torch.compile(model, backend=failing)
     fxminify.install(db)
