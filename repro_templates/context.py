@@ -24,6 +24,7 @@ from ..store.rates import GONE, runs_that_tell
 from ..store.text import count
 from .comment import Findings
 from .report.figures import Figures, Values, figures, number
+from .report.labels import labels, owner
 from .report.phrases import (
     actual,
     code,
@@ -161,6 +162,8 @@ class Context:
     system: str
     needs: str
     variables: str
+    owner: str
+    labels: list[str]
     # A comment.
     reproduced: str
     findings: list[tuple[str, str]]
@@ -375,6 +378,8 @@ def sentences(case: Case, header: Header) -> dict[str, Any]:
         "system": system(header),
         "needs": needs(header.installed),
         "variables": one_line(variables.sentence(not_set(case)), 2000),
+        "owner": owner(case),
+        "labels": labels(case, failure),
         "reproduced": reproduced(header),
         "findings": header.findings.rows(),
     }

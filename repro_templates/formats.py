@@ -5,8 +5,8 @@ format, add a template and a row of `OURS`. Another package adds one with an ent
 ``fxminify.formats`` that names a `Format`; see ``docs/extending.md``.
 
 A file is run as its receiver would run it: the code cells of a notebook from top to bottom, a test under pytest, which
-must report an expected failure and nothing else, a bisection driver until it answers that the bug is present. `verify`
-does this in processes of their own and an empty directory.
+must report an expected failure and nothing else, a test of PyTorch's style under unittest, a bisection driver until it
+answers that the bug is present. `verify` does this in processes of their own and an empty directory.
 """
 
 from __future__ import annotations
@@ -99,6 +99,26 @@ code = pytest.main(["-q", "-p", "no:cacheprovider", "{_TEST}"], plugins=[outcome
 sys.exit({_EXPECTED} if (code, outcomes) == (0, ["skipped"]) else 1)
 """
 
+
+def _run_upstream(text: str, shows: Shows, *, files: Mapping[str, bytes], **options: Any) -> Verification:
+    if importlib.util.find_spec("expecttest") is None:
+        return Verification(0, 0, mismatch="expecttest is not installed here, which torch's own tests import")
+    beside = {**files, f"{_UPSTREAM}.py": text.encode("ascii")}
+    return verify(_UNDER_UNITTEST, _left(_EXPECTED), files=beside, **options)
+
+
+_UPSTREAM = "test_upstream"
+_UNDER_UNITTEST = f"""\
+import sys
+import unittest
+import {_UPSTREAM}
+
+tests = unittest.defaultTestLoader.loadTestsFromModule({_UPSTREAM})
+result = unittest.TextTestRunner().run(tests)
+expected = result.wasSuccessful() and (result.testsRun, len(result.expectedFailures)) == (1, 1)
+sys.exit({_EXPECTED} if expected else 1)
+"""
+
 #: The formats of this package, in the order in which they are listed.
 OURS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (
     Format("script", "repro.py", "script.py.j2", "python",
@@ -113,6 +133,8 @@ OURS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (
            "The script as the cells of a Jupyter notebook.", run=_run_notebook),
     Format("bisect", "bisect_repro.py", "bisect.py.j2", "python",
            "A driver for `git bisect run`: 0 means gone, 1 there, 125 cannot tell.", run=exits_with(1)),
+    Format("upstream-test", f"{_UPSTREAM}.py", "upstream_test.py.j2", "python",
+           "A test in the style of PyTorch's own, which is expected to fail until the bug is gone.", run=_run_upstream),
 )})  # fmt: skip
 
 

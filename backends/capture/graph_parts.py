@@ -94,10 +94,14 @@ def _storage(node: fx.Node) -> int:
         return 0
 
 
-def compile_range(
-    gm: fx.GraphModule, parts: Sequence[Sequence[fx.Node]], compile: Compile
-) -> tuple[Callable[..., Any], list[CompiledNode]]:
-    """Compile the consecutive ``parts`` of ``gm``. Returns a function that runs all of ``gm``, and the compiled nodes.
+def described(parts: Sequence[Sequence[fx.Node]]) -> tuple[CompiledNode, ...]:
+    """The nodes of ``parts``, each with its line of the program."""
+    nodes = [node for part in parts for node in part]
+    return tuple(CompiledNode(node.name, _operator(node), user_line(node.meta)) for node in nodes)
+
+
+def compile_range(gm: fx.GraphModule, parts: Sequence[Sequence[fx.Node]], compile: Compile) -> Callable[..., Any]:
+    """Compile the consecutive ``parts`` of ``gm``. Returns a function that runs all of ``gm``.
 
     Raises `CannotCut` where a value that the parts take is not known, and whatever ``compile`` raises.
     """
@@ -113,10 +117,9 @@ def compile_range(
     piece = split.get_submodule(_PIECE)
     assert isinstance(piece, fx.GraphModule)
     given = [_example(node) for node in piece.graph.find_nodes(op="placeholder")]
-    nodes = [CompiledNode(n.name, _operator(n), user_line(n.meta)) for n in gm.graph.nodes if n in chosen]
     single = _give_tuple(piece)
     split.add_submodule(_PIECE, _CompiledPiece(compile(piece, given), single=single))
-    return split.forward, nodes
+    return split.forward
 
 
 class _CompiledPiece(torch.nn.Module):

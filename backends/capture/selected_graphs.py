@@ -48,7 +48,7 @@ class SelectedGraphs:
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         if seam.ours() or self._inside.a_selected_graph:
             return self._pass_on(wrapped, gm, inputs, call)
-        from .graph_parts import CannotCut, compile_range, parts_of
+        from .graph_parts import CannotCut, compile_range, described, parts_of
 
         parts = parts_of(gm)
         name = self._name(gm, inputs)
@@ -66,13 +66,13 @@ class SelectedGraphs:
 
         if wanted is None or (wanted.first == 0 and wanted.end >= len(parts)):
             return self._whole(wrapped, gm, inputs, call)
+        chosen = parts[wanted.first : wanted.end]
+        self._note(COMPILED, asdict(CompiledPart(name, described(chosen))))
         try:
-            function, nodes = compile_range(gm, parts[wanted.first : wanted.end], compiled)
+            return compile_range(gm, chosen, compiled)
         except CannotCut as exc:
             self._note(UNCUT, {"graph": name, "why": str(exc)})
             return seam.prepare(gm.forward)
-        self._note(COMPILED, asdict(CompiledPart(name, tuple(nodes))))
-        return function
 
     def _whole(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         self._inside.a_selected_graph = True

@@ -139,7 +139,8 @@ EXTRA_FUNCTIONS = (
     # Factories and queries written in Python.
     "torch.get_default_dtype", "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.typename",
     "torch.is_tensor", "torch.is_storage", "torch.compiled_with_cxx11_abi", "torch.broadcast_shapes",
-    "torch.nested.nested_tensor_from_jagged", "torch.nested.narrow",
+    "torch.nested.nested_tensor_from_jagged", "torch.nested.narrow", "torch.nested.as_nested_tensor",
+    "torch.nested.nested_tensor", "torch.nested.to_padded_tensor", "torch.nested.masked_select",
     "torch.nested._internal.nested_tensor.nested_view_from_values_offsets",
     "torch.nested._internal.nested_tensor.nested_view_from_values_offsets_lengths",
     "torch.nested._internal.nested_tensor.nested_from_padded",

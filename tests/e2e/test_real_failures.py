@@ -56,7 +56,7 @@ def test_from_program_to_verified_script_and_true_statements(name: str, tmp_path
         made = minify("report", "repro.db", row["id"], "--bundle", "all.zip", "--json", cwd=tmp_path)
         files = {f["name"]: f for f in json.loads(made.stdout)["files"]}
         ran = [n for n in files if n.endswith((".py", ".ipynb"))]
-        assert sorted(ran) == ["bisect_repro.py", "repro.ipynb", "repro.py", "test_repro.py"]
+        assert sorted(ran) == ["bisect_repro.py", "repro.ipynb", "repro.py", "test_repro.py", "test_upstream.py"]
         assert {n: files[n]["tentative"] for n in ran if not files[n]["verified"] or files[n]["tentative"]} == {}
     if name in TRUTH:
         truths.assert_true(name, truths.about_reports(tmp_path, row["id"], TRUTH[name], FOLDER))

@@ -76,7 +76,8 @@ def test_every_command_of_the_skill_does_what_it_says(desk: Desk) -> None:
             desk.run(["git", "bisect", "reset"])
         ran.append(command.split()[1])
     assert ran == [
-        "catch", "show", "repro", "catch", "import", "run", "explain", "ablate", "repro", "bisect", "retest", "verify",
+        "catch", "show", "repro", "catch", "bisect", "import", "run", "explain", "ablate", "repro", "bisect", "retest",
+        "verify",
     ]  # fmt: skip
 
 

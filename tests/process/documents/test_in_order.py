@@ -47,6 +47,7 @@ import fxminify
 import torch
 import my_backend
 
+model, x, mask = (lambda x, mask: torch.i0(x) * mask), torch.ones(2), torch.ones(2)
 gm, inputs = torch.fx.symbolic_trace(lambda x: torch.i0(x) + 1), [torch.ones(2)]
 try:
     torch.compile(gm, backend="my_backend")(*inputs)

@@ -209,6 +209,10 @@ FORMS = {
     "notebook": '{"cells": [{"cell_type": "code", "source": ["raise RuntimeError(\'no kernel\')"]}]}',
     "pytest": "import pytest\n\n@pytest.mark.xfail(strict=True, raises=RuntimeError)\ndef test_it():\n    " + FAILING,
     "bisect": "import sys\nsys.exit(1)\n",
+    "upstream-test": (
+        "import unittest\n\nclass TestRepro(unittest.TestCase):\n    @unittest.expectedFailure\n"
+        "    def test_it(self):\n        " + FAILING
+    ),
 }
 
 

@@ -42,6 +42,9 @@ BREAKS = (
 )  # fmt: skip
 HEADER = Header(Failure(FailureKind.RUNTIME_ERROR, Phase.FORWARD, "RuntimeError", "boom"), torch="2.13.0", nodes=3)
 
+#: What a test of PyTorch's style imports besides.
+UNITTEST = frozenset({"unittest", "TestCase", "run_tests"})
+
 
 def faults(case: Case, header: Header) -> list[str]:
     """What is wrong with any of the formats; a case without a source form has none."""
@@ -53,13 +56,15 @@ def faults(case: Case, header: Header) -> list[str]:
             raise
         except Exception:  # noqa: BLE001  whatever is refused is not handed out
             continue
-        isolated = format == "bisect" or (format == "pytest" and "import subprocess" in text)
+        isolated = format == "bisect" or (format in ("pytest", "upstream-test") and "import subprocess" in text)
         if format in ("issue", "comment"):
             found += careful.markdown_faults(text)
         elif format == "notebook":
             found += careful.notebook_faults(text)
         else:
-            found += careful.faults(text, driver=isolated)
+            found += careful.faults(
+                text, driver=isolated, modules=UNITTEST if format == "upstream-test" else frozenset()
+            )
         found += [f"{format} holds {word}" for word in ("/home/me", "\\Users\\me", "hf_abc", "\x1b") if word in text]
     return found
 

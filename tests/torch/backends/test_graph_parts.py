@@ -98,7 +98,7 @@ def test_each_range_that_is_compiled_computes_what_eager_does(program: Callable[
         parts = parts_of(gm)
         met.append(len(parts))
         first, end = ranges[0]
-        return compile_range(gm, parts[first:end], aot_eager)[0]
+        return compile_range(gm, parts[first:end], aot_eager)
 
     torch._dynamo.reset()
     torch.compile(program, backend=backend, dynamic=dynamic)(x.clone().requires_grad_())

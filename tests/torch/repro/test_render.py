@@ -255,6 +255,15 @@ def test_a_title_in_a_comment_keeps_its_hyphens() -> None:
     assert text.splitlines()[0] == f"<!-- Title: {expected} -->"
 
 
+def test_an_issue_about_a_backend_of_torch_proposes_labels() -> None:
+    text = script(lambda x: torch.acosh(x), X, failure=DIVERGENCE, format="issue")
+    proposed = "`oncall: pt2`, `module: inductor`, `module: correctness (silent)`"
+    assert f"\nLabels that may fit, a proposal: {proposed}.\n\n### Versions\n" in text
+    case, blobs = case_of(lambda x: x.sin(), X)
+    other = replace(case, backend={"name": "acme", "how": "registered", "target": "acme", "module": "acme"})
+    assert "Labels" not in render(other, blobs, format="issue", header=HEADER).text
+
+
 def test_an_error_needs_one_call() -> None:
     assert code(script(lambda x: x.sin(), X)).endswith('\ntorch.compile(forward, backend="inductor")(x)\n')
 
@@ -626,6 +635,24 @@ def test_the_bisect_file_knows_a_signal(tmp_path: Path) -> None:
         assert subprocess.run([sys.executable, "bisect_me.py"], cwd=tmp_path, check=False).returncode == status
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(("body", "said"), [("assert 0", "expected failures=1"), ("", "unexpected successes=1")])
+@pytest.mark.parametrize("crash", [False, True])
+def test_the_upstream_test_is_one_of_pytorch(body: str, said: str, crash: bool, tmp_path: Path) -> None:
+    died = Failure(FailureKind.CRASH, Phase.FORWARD, message="the process died of SIGFPE", signal=8)
+    given = {"failure": died} if crash else {}
+    text = script(lambda x: x.sin(), X, format="upstream-test", **given)
+    assert text.startswith('# Owner(s): ["module: inductor"]\n"""')
+    body = "import os; os.kill(os.getpid(), 8)" if body and crash else body
+    before, _, after = text.partition("    torch.compile(")
+    assert after
+    (tmp_path / "test_upstream.py").write_text(f"{before}    {body or 'pass'}\n{after.partition(chr(10))[2]}")
+    command = [sys.executable, "test_upstream.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said in done.stderr, done.stderr
+    assert (done.returncode == 0) is bool(body)
+
+
 def test_scripts_import_nothing_of_this_tool() -> None:
     text = script(lambda x: x.sin(), X)
     assert not [line for line in text.splitlines() if line.startswith(("import", "from")) and "torch" not in line]
@@ -660,6 +687,7 @@ def test_tests_and_bisections_of_a_failure_that_comes_and_goes_run_it_often() ->
     assert "    strict=False,\n" in text
     assert "31 runs in a row that pass (xpass)\nmean the bug is gone.\n" in text
     assert "    strict=True,\n" in flaky("pytest", "3 of 3", "")
+    assert "        for _ in range(31):  # it comes and goes\n            repro()\n" in flaky("upstream-test")
     text = flaky("bisect")
     assert "    return next(filter(None, (run(python) for _ in range(31))), 0)\n" in text
     assert "range(" not in flaky("bisect", "3 of 3", "")
