@@ -80,6 +80,8 @@ class BackendAdapter:
     #: Names of backends that an ablation does not try: they need a device, print, or call other backends.
     not_tried: tuple[str, ...] = ()
 
+    #: The modes of `torch.compile` that the backend knows: `minify explain` tries the failure under each.
+    modes: tuple[str, ...] = ()
     #: Parts of the compiler that can be turned off, the smallest effect first: `minify explain` tries them.
     switches: tuple[Switch, ...] = ()
     #: What the compiler applies one by one and `limited` can count, such as passes: a name, and one of them in words.

@@ -81,6 +81,7 @@ class Inductor(BackendAdapter):
         _inductor("pattern matcher", pattern_matcher=False),
         _inductor("lowerings to code of its own", fallback_by_default=True),
     )
+    modes = ("reduce-overhead", "max-autotune-no-cudagraphs", "lite")
     subsystems: Mapping[str, str] = {
         "pre_grad_passes": "pre-grad pass",
         "joint_graph_passes": "joint-graph pass",
@@ -172,6 +173,10 @@ class OpenVino(BackendAdapter):
     backends = ("openvino",)
     environment_variables = ("OPENVINO_*", "OV_*")
     caches = (CompilerCache("OPENVINO_TORCH_CACHE_DIR"),)
+    switches = (
+        Switch("lower precision of inference", options={"config": {"INFERENCE_PRECISION_HINT": "f32"}}),
+        Switch("parallel streams", options={"config": {"NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": "1"}}),
+    )
     needs: Mapping[str, tuple[str, str]] = {"openvino": ("openvino", "pip install openvino")}
 
 

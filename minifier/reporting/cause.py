@@ -44,6 +44,18 @@ class SwitchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Twin:
+    """The minimal case compiled in another way, ``change`` as an argument of `torch.compile`.
+
+    ``result`` is ``CURES``, ``STAYS``, ``OTHER`` or ``CANNOT``.
+    """
+
+    change: str
+    result: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Application:
     """The application of a pass or lowering with which the failure begins to show: ``number`` of ``count``, from 1.
 
@@ -78,6 +90,7 @@ class Cause:
     rows: tuple[SwitchRow, ...] = ()
     applications: tuple[Application, ...] = ()
     ways: tuple[WayAround, ...] = ()
+    twins: tuple[Twin, ...] = ()
     queries: int = 0
     stopped: str = ""
 
@@ -136,6 +149,13 @@ class Cause:
                 f"With {'; '.join(way.lines)} the minimal case passes; the captured graph {way.captured}."
                 for way in self.ways
             ]
+        results = ((STAYS, "fails"), (OTHER, "fails in another way"), (CURES, "passes"))
+        others = [
+            f"{verb} with {' and with '.join(changes)}"
+            for result, verb in results
+            if (changes := [twin.change for twin in self.twins if twin.result == result])
+        ]
+        out += [f"Compiled in another way it {', it '.join(others)}."] if others else []
         return out + ([f"Not all was tried: {self.stopped}."] if self.stopped else [])
 
 

@@ -2,13 +2,14 @@
 
 The adapter of a backend lists switches (`fxminify.backends.switches`). Each is turned for the minimal case. Where no
 single one makes the failure go and all together do, switches are taken back as long as the failure stays away. Passes
-and lowerings that torch counts are bisected to the one application with which the failure begins to show. Each answer
-is stored as it comes, so an interrupted search goes on where it was.
+and lowerings that torch counts are bisected to the one application with which the failure begins to show. In the end
+the minimal case is compiled with symbolic sizes and in other modes. Each answer is stored as it comes, so an
+interrupted search goes on where it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -29,7 +30,21 @@ from ..oracle import tasks
 from ..oracle.observation import Observation, Seen, of_reply
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool, Reply
-from .cause import ARTIFACT, CANNOT, CURES, HELPS, OTHER, STAYS, Application, Cause, SwitchRow, WayAround, found, key_of
+from .cause import (
+    ARTIFACT,
+    CANNOT,
+    CURES,
+    HELPS,
+    OTHER,
+    STAYS,
+    Application,
+    Cause,
+    SwitchRow,
+    Twin,
+    WayAround,
+    found,
+    key_of,
+)
 from .export import search_path, stored_repro
 
 #: The most queries of one search; a search that goes on has as many again.
@@ -145,6 +160,7 @@ class _CauseSearch:
                 for subsystem in self.adapter.subsystems:
                     self.bisect(subsystem)
                 self.find_ways()
+                self.find_twins()
                 self.update(stopped="")
             except _OutOfQueries:
                 self.update(stopped=f"{self.budget} queries were asked")
@@ -186,9 +202,13 @@ class _CauseSearch:
 
     def result(self, switch: Switch) -> tuple[str, str]:
         try:
-            seen = self.observe(switch.applied(self.case))
+            return self.judged(switch.applied(self.case))
         except CannotSwitch as error:
             return CANNOT, str(error)
+
+    def judged(self, case: Case) -> tuple[str, str]:
+        """The result of a variant of the minimal case, and the other failure or why it cannot run."""
+        seen = self.observe(case)
         if seen.failure is None:
             return (CURES, "") if seen.seen is Seen.PASS else (CANNOT, seen.detail or seen.refused)
         return (STAYS, "") if self.shows(seen) else (OTHER, seen.failure.headline())
@@ -258,6 +278,14 @@ class _CauseSearch:
                 continue
             self.update(ways=(*self.cause.ways, WayAround(row.lines, len(passed), self.of_captured(switch))))
 
+    def find_twins(self) -> None:
+        """Run the minimal case with symbolic sizes, without, and in each mode of the backend."""
+        tried = {twin.change for twin in self.cause.twins}
+        for change, backend in twins(self.case.backend, self.adapter.modes):
+            if change not in tried and self.entry == "compile":
+                twin = Twin(change, *self.judged(replace(self.case, backend=backend)))
+                self.update(twins=(*self.cause.twins, twin))
+
     def check(self, script: Script, processes: Processes) -> None:
         """Run ``script`` with the variables of each application."""
         out = []
@@ -281,3 +309,13 @@ class _CauseSearch:
         if seen.failure is None:
             return HELPS if seen.seen is Seen.PASS else "cannot run"
         return "shows the failure" if self.shows(seen) else f"fails in another way: {seen.failure.headline()}"
+
+
+def twins(backend: Json, modes: Sequence[str]) -> Iterator[tuple[str, Json]]:
+    """Yield the other ways to compile with a backend: the argument of `torch.compile`, and the backend with it."""
+    for dynamic in (True, False):
+        if backend.get("dynamic") is not dynamic:
+            yield f"dynamic={dynamic}", {**backend, "dynamic": dynamic}
+    for mode in modes if backend.get("options") is None else ():  # torch takes only one of them
+        if backend.get("mode") != mode:
+            yield f'mode="{mode}"', {**backend, "mode": mode}

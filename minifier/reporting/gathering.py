@@ -448,6 +448,7 @@ def _cause(found: Cause) -> report.SearchedCause:
             )
             for a in found.applications
         ),
+        twins=tuple(report.TriedTwin(change=t.change, result=t.result, message=t.message) for t in found.twins),
         queries=found.queries,
         stopped=found.stopped,
         torch=found.torch,

@@ -317,12 +317,22 @@ class TriedWay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriedTwin:
+    """The minimal case compiled in another way."""
+
+    change: Annotated[str, about("the argument of `torch.compile`: `dynamic=True`")]
+    result: Annotated[str, about("`passes`, `same failure`, `another failure`, `cannot run`")]
+    message: Annotated[str, about("the other failure")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedCause:
     """The search over the switches of the backend."""
 
     sentences: Annotated[tuple[str, ...], about("the answer in sentences")]
     switches: Annotated[tuple[TriedSwitch, ...], about("the switches that were tried")]
     applications: Annotated[tuple[PassApplication, ...], about("the applications that were found")]
+    twins: Annotated[tuple[TriedTwin, ...], about("symbolic sizes and modes that were tried")]
     queries: Annotated[int, about("the queries")]
     stopped: Annotated[str, about("the reason why not all was tried, empty if it was")]
     torch: Annotated[str, about("the version of torch")]
