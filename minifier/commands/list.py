@@ -21,10 +21,11 @@ PAGE = 200
 def list_(db: str, each: bool, limit: int | None, after: int, json_: bool) -> None:
     """List the failures of DB, a row for each bug: failures of one backend with one signature.
 
-    The state is *fixed* where the last `minify retest` that could run did not show the failure any more.
+    The state is *fixed* where the last `minify retest` that could run did not show the failure any more. A bug that
+    known.toml names has a line with its place and state; the file lies beside DB or in the current directory.
     """
     from ...store.index import Index
-    from ..reporting import groups
+    from ..reporting import groups, known
     from ..reporting.standing import last_results
     from .terminal import listings
 
@@ -46,4 +47,4 @@ def list_(db: str, each: bool, limit: int | None, after: int, json_: bool) -> No
     if len(rows) > most:
         last = rows[most - 1].ids[0] if each else rows[most - 1].id
         more = " ".join(["--each"] * each + [f"--limit {limit}"] * (limit is not None) + [f"--after {last}"])
-    listings.table(rows[:most], db, results=results, more=more)
+    listings.table(rows[:most], db, results=results, known=known.beside(db), more=more)

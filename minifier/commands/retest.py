@@ -56,6 +56,7 @@ def retest(
     from ...store.index import Index
     from ..regression.junit import junit as document
     from ..regression.retest import RetestOptions, retest
+    from ..reporting import known
     from ..reporting.standing import Expect, matrix
     from .terminal import retests
     from .terminal.progress import RetestProgress
@@ -81,7 +82,7 @@ def retest(
     if json_:
         dump([answer.to_json() for answer in answers])
     else:
-        retests.answers(answers)
+        retests.answers(answers, known=known.beside(db))
     ran = [answer for answer in answers if answer.result not in ("cannot run", "not minified")]
     if not all(answer.expected for answer in ran):
         sys.exit(1)

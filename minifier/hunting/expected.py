@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import glob
 import json
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ...store import codec
 from ...store.errors import StoreError
 from ...store.text import printable
+from .. import toml_entries
 from .cells import findings
 from .programs import Finding, Program, ProgramResult
 
@@ -48,28 +47,10 @@ class ExpectedFailure:
 
 def read(path: Path) -> tuple[ExpectedFailure, ...]:
     """Read the file. Raises `StoreError` with the entry that is wrong."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} is not TOML: {error}") from error
-    entries = document.pop("failure", [])
-    if document or not isinstance(entries, list):
-        raise StoreError(f"{path} has something else than entries [[failure]]")
-    found = []
-    for number, entry in enumerate(entries, 1):
-        names = set(ExpectedFailure.__dataclass_fields__)
-        unknown = sorted(set(entry) - names) if isinstance(entry, dict) else ["not a table"]
-        if unknown:
-            raise StoreError(f"failure {number} of {path} has {unknown[0]!r}; known are {', '.join(sorted(names))}")
-        try:
-            one = codec.load(entry, ExpectedFailure)
-        except ValueError as error:
-            raise StoreError(f"failure {number} of {path} cannot be read: {error}") from error
-        if not (one.program or one.signature):
+    found = toml_entries.read(path, "failure", ExpectedFailure)
+    for number, entry in enumerate(found, 1):
+        if not (entry.program or entry.signature):
             raise StoreError(f"failure {number} of {path} has neither a program nor a signature")
-        found.append(one)
     return tuple(found)
 
 

@@ -27,7 +27,7 @@ from ...store.measured import MEASURED, SAID
 from ..oracle import ablation, first_node, rest
 from ..oracle.ablation import Ablation
 from ..reducer import history
-from . import cause, explanation, illustrations, record, report, retests
+from . import cause, explanation, illustrations, known, record, report, retests
 from .cause import Cause
 from .illustrations import Illustrations
 from .report import CaptureReport
@@ -130,6 +130,7 @@ class _Gathering:
             ways_around=None if searched is None else _ways(searched),
             rest=self.rest(best),
             versions=self.versions(header),
+            known=self.known(folders),
             environment=self.environment(header, case),
             provenance={name: value for name, value in info.provenance.items() if name != "origin"},
             illustration_heading=drawn.heading,
@@ -334,6 +335,14 @@ class _Gathering:
             first_bad=None if tried is None else retests.first_bad(tried) or None,
             newest=None if tried is None else retests.newest(tried) or None,
         )
+
+    def known(self, folders: Sequence[Path]) -> report.ReportedKnown | None:
+        entries = self.read(lambda: known.read(folders)) or []
+        found = known.find(entries, self.info.signature, self.info.operators)
+        if found is None:
+            self.absent["known"] = "no known.toml that was read names it"
+            return None
+        return report.ReportedKnown(url=found.url, state=found.state, way_around=found.way_around, note=found.note)
 
     def environment(self, header: Header | None, case: Case | None) -> report.ReportedEnvironment | None:
         if case is None:

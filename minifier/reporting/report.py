@@ -387,6 +387,16 @@ class ReportedScript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedKnown:
+    """The entry of a team about this bug, in its file `known.toml`."""
+
+    url: Annotated[str, about("where it is reported")]
+    state: Annotated[str, about("its state in words: `fixed in 2.14`")]
+    way_around: Annotated[str, about("what works around it")]
+    note: Annotated[str, about("what else there is to say")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureReport:
     """All that is known about a capture."""
 
@@ -414,6 +424,7 @@ class CaptureReport:
     ways_around: Annotated[tuple[TriedWay, ...] | None, about("settings with which it passes")]
     rest: Annotated[str | None, about("the captured graph without the operators of the minimal case, in words")]
     versions: Annotated[TriedVersions | None, about("the results of retests")]
+    known: Annotated[ReportedKnown | None, about("the entry of this bug in `known.toml`")]
     environment: Annotated[ReportedEnvironment | None, about("versions and settings")]
     provenance: Annotated[Mapping[str, Any], about("where it was captured: program, versions, process")]
     illustration_heading: Annotated[str, about("the heading of the illustrations")]
@@ -429,10 +440,10 @@ class CaptureReport:
 
 def published(report: CaptureReport) -> CaptureReport:
     """``report`` without what only those who have the program need: where it was captured, and standard error."""
-    absent = {**report.absent, "provenance": LEFT_OUT, "failure.printed": LEFT_OUT}
+    absent = {**report.absent, "provenance": LEFT_OUT, "failure.printed": LEFT_OUT, "known": LEFT_OUT}
     failure = None if report.failure is None else replace(report.failure, printed="")
     scripts = tuple(replace(script, files=()) for script in report.scripts if script.format == "script")
-    return replace(report, provenance={}, failure=failure, scripts=scripts, absent=absent)
+    return replace(report, provenance={}, known=None, failure=failure, scripts=scripts, absent=absent)
 
 
 def values(report: CaptureReport) -> tuple[Values, ...]:

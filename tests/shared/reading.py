@@ -107,6 +107,7 @@ RUN_BY = {
     ("docs/extending.md", "A backend's adapter", "toml"): "test_the_package_of_the_document_is_one",
     ("docs/extending.md", "A suite of programs", "python"): "test_the_suite_of_the_document_has_two_programs",
     ("docs/extending.md", "A suite of programs", "toml"): "test_the_package_of_the_document_is_one",
+    ("docs/guide.md", "Bugs that you know", "toml"): "test_the_known_bug_of_the_document_is_printed",
     ("docs/hunt.md", "In CI", "toml"): "test_the_expected_failure_of_the_document_agrees",
     ("docs/reduction.md", "Passes of your own", "python"): "test_the_entry_point_of_the_document_leads_to_its_passes",
     ("docs/reduction.md", "Passes of your own", "toml"): "test_the_entry_point_of_the_document_leads_to_its_passes",

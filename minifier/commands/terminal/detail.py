@@ -99,6 +99,7 @@ def show(
     if found.matters is not None:
         explanation(found.matters, console=console)
     field("problem", "\n".join(found.problems) or None, console)
+    field("known", _known(found), console)
     field("cause", "\n".join(found.cause.sentences) or None if found.cause is not None else None, console)
     if details or not verified:
         _details(found, console)
@@ -111,6 +112,14 @@ def show(
         field("more", None if details else f"minify show {this} --details", console)
     elif found.state == "pending":
         field("next", f"minify run {this}", console)
+
+
+def _known(found: CaptureReport) -> str:
+    known = found.known
+    if known is None:
+        return ""
+    around = f"works around: {known.way_around}" if known.way_around else ""
+    return "\n".join(filter(None, (" ".join(filter(None, (known.url, known.state))), around, known.note)))
 
 
 def _state(found: CaptureReport) -> str:

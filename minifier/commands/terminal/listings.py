@@ -16,6 +16,7 @@ from ....store.failure import kind_in_words
 from ....store.index import BugInfo, DeliveryInfo, RetestResult, TaskInfo, TaskState, TokenInfo, WorkerInfo
 from ...printable import printable, shown
 from ...reporting import groups
+from ...reporting.known import KnownBug, find
 from .parts import rows
 
 STATES = {
@@ -36,13 +37,14 @@ def table(
     db: str,
     *,
     results: Mapping[int, RetestResult] = MappingProxyType({}),
+    known: Sequence[KnownBug] = (),
     more: str = "",
     console: Console | None = None,
 ) -> None:
     """Print bugs of a database, two lines for each.
 
-    ``results`` are the last results of captures that were retested. ``more`` has the options that list other bugs,
-    empty where these are all.
+    ``results`` are the last results of captures that were retested. ``known`` are bugs that a team knows. ``more`` has
+    the options that list other bugs, empty where these are all.
     """
     console = console or Console()
     name = printable(without_password(db))
@@ -62,10 +64,13 @@ def table(
     widths[3] = max(min(widths[3], console.width - sum(widths) + widths[3] - 2 * (len(widths) - 1)), 7)
     console.print(_cells(cells[0], widths, "bold"), no_wrap=True, overflow="ellipsis")
     lines = told_apart([_what(bug) for bug in found], console.width - widths[0] - 2)
-    for row, line, (state, _) in zip(cells[1:], lines, states, strict=True):
+    for bug, row, line, (state, _) in zip(found, cells[1:], lines, states, strict=True):
         console.print(_cells(row, widths, "", STATES.get(state, "")), no_wrap=True, overflow="ellipsis")
         told = Text(f"{'':{widths[0]}}  {line}", style="dim" if console.is_terminal else "")
         console.print(told, no_wrap=True, overflow="ellipsis")
+        if (entry := find(known, bug.signature, bug.calls or bug.operators)) is not None:
+            place = Text(f"{'':{widths[0]}}  known: {shown(entry.text(), 300)}")
+            console.print(place, no_wrap=True, overflow="ellipsis")
     if more:
         console.print(Text(f"These are not all. The next: minify list {name} {more}"))
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from ....store.failure import kind_in_words
 from ....store.index import RetestResult
 from ...printable import shown
+from ...reporting.known import KnownBug, find
 
 if TYPE_CHECKING:
     from ...regression.retest import RetestAnswer
@@ -34,8 +35,11 @@ _MARKS = {
 }
 
 
-def answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> None:
-    """Two lines for each case, the case and its result; and the number of cases with each result."""
+def answers(rows: Sequence[RetestAnswer], *, known: Sequence[KnownBug] = (), console: Console | None = None) -> None:
+    """Two lines for each case, the case and its result; and the number of cases with each result.
+
+    ``known`` are bugs that a team knows.
+    """
     console = console or Console()
     if not rows:
         console.print(Text("No captures, so nothing to retest."))
@@ -46,7 +50,9 @@ def answers(rows: Sequence[RetestAnswer], *, console: Console | None = None) -> 
     console.print(Text(f"{lines[0]}result", style="bold"), soft_wrap=True)
     for row, line, (*_, result) in zip(rows, lines[1:], cells[1:], strict=True):
         standing = row.standing.text() if row.standing is not None else ""
-        message = "; ".join(part for part in (row.message, standing) if part)
+        entry = find(known, row.case.capture.signature, row.case.capture.operators)
+        place = "" if entry is None else f"known: {entry.text()}"
+        message = "; ".join(part for part in (row.message, standing, place) if part)
         style = "bold red" if result.endswith("!") else _RETEST_STYLES[row.result]
         console.print(Text(line).append(result, style), soft_wrap=True)
         if message:

@@ -120,7 +120,7 @@ def test_actual_and_expected_values_are_there_with_the_layer(tmp_path: Path) -> 
     assert (found["minimal"]["nodes"], found["captured"]["nodes"], found["story"]["queries"]) == (1, 3, 7)
     assert [(step["pass_name"], step["nodes"]) for step in found["story"]["steps"]] == [("slices", 2), ("nodes", 1)]
     assert found["verification"]["torch"] == "2.13.0"
-    assert [*found["absent"]] == ["captured.source", "rest", "versions"]
+    assert [*found["absent"]] == ["captured.source", "rest", "versions", "known"]
 
 
 def test_every_reader_has_the_values_and_the_layer(tmp_path: Path) -> None:
@@ -219,5 +219,7 @@ def test_a_report_that_is_handed_on_has_no_provenance(tmp_path: Path) -> None:
     handed = published(whole)
     assert handed.failure is not None
     assert (handed.failure.printed, handed.provenance) == ("", {})
-    assert handed.absent == {**whole.absent, "provenance": LEFT_OUT, "failure.printed": LEFT_OUT}
+    assert handed.absent == {
+        **whole.absent, "provenance": LEFT_OUT, "failure.printed": LEFT_OUT, "known": LEFT_OUT,
+    }  # fmt: skip
     fitting(json.loads(json.dumps(handed.to_json())))
