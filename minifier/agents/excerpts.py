@@ -50,6 +50,17 @@ def hunted(found: Mapping[str, Any]) -> dict[str, Any]:
     return out | {"stopped": found["stopped"], "versions": found["versions"]}
 
 
+def bisected(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a bisection in short: the graphs that are needed, the first nodes of each, and captures."""
+    graphs = [
+        {**{name: one["graph"][name] for name in ("backend", "nodes", "at")}, "compiled": one["compiled"][:_BUGS],
+         "more_nodes": max(0, len(one["compiled"]) - _BUGS)}
+        for one in found["found"]
+    ]  # fmt: skip
+    out = {name: found[name] for name in ("graphs", "runs", "reason")}
+    return out | {"found": graphs, "captured": [short(row) for row in found["captured"]]}
+
+
 def page(text: str, offset: int) -> dict[str, Any]:
     """Return the page of ``text`` from ``offset`` on. ``next_offset`` is the start of the next one, None at the end."""
     offset = max(offset, 0)

@@ -27,7 +27,8 @@ INSTRUCTIONS = """\
 fxminify turns a torch.compile backend failure into a verified, minimal, standalone script.
 A failing program: capture_program, then minify, then get_script with the format comment or issue.
 The text of an issue: save it below the root as a .md file, then import_script, then minify.
-Wrong results: capture_program with check. Why it fails: explain. What runs on another version: retest.
+Wrong results: capture_program with check; if that stores nothing, bisect_program.
+Why it fails: explain. What runs on another version: retest.
 What a backend fails at: hunt, then minify.
 A tool that executes a file needs consent: true, which says that its owner agreed to run it.
 Paths are relative to the root. Errors are JSON with error, hint and command."""
@@ -89,6 +90,26 @@ class Agent:
         done = await self.verb(ctx, [*words, file, *(args or [])])
         captured = [excerpts.short(row) for row in done.answer["captured"]]
         return {"exit_code": done.answer["exit_code"], "captured": captured, "printed": done.printed[-2000:]}
+
+    async def bisect_program(
+        self,
+        ctx: Context,
+        program: str,
+        args: list[str] | None = None,
+        runs: int = 1,
+        consent: bool = False,
+        db: str = "",
+    ) -> dict[str, Any]:
+        """Find the compiled graph, and its nodes, with which a program fails whose result alone is wrong.
+
+        The program is run often; its exit code says whether it fails. runs: how often it must pass. A difference from
+        eager is stored, for minify. reason: why nothing was found. consent: the program may be executed.
+        """
+        file, index = self.place(program), self.database(db)
+        if not consent:
+            raise _refusal(f"{program} {_NO_CONSENT}")
+        done = await self.verb(ctx, ["bisect", "--json", "--runs", runs, "--db", index, file, *(args or [])])
+        return excerpts.bisected(done.answer) | {"printed": done.printed[-2000:]}
 
     async def import_script(
         self, ctx: Context, file: str, backend: str = "", consent: bool = False, db: str = ""
@@ -279,7 +300,7 @@ def make_server(root: Path, db: str) -> AgentServer:
     server = AgentServer("fxminify", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     reading: tuple[Callable[..., Any], ...] = (agent.list_bugs, agent.show_bug)
     working: tuple[Callable[..., Any], ...] = (
-        agent.capture_program, agent.import_script, agent.minify, agent.explain, agent.get_script,
+        agent.capture_program, agent.bisect_program, agent.import_script, agent.minify, agent.explain, agent.get_script,
         agent.verify_script, agent.retest, agent.hunt,
     )  # fmt: skip
     for tool in reading:

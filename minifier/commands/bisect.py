@@ -68,11 +68,11 @@ def bisect(
     oracle = programs.oracle_named(oracle_name) if oracle_name else None
     file = log or (Path("bisect.jsonl") if "://" in db else Path(db).with_suffix(".bisect.jsonl"))
     options = BisectOptions(tuple(words), file, oracle, oracle_name, runs, timeout, again)
-    found = search(options, bisections.BisectProgress(quiet=quiet or json_))
+    found = search(options, bisections.BisectProgress(quiet=quiet))
     rows = []
     if found.found:
         changes = Changes(db)
-        if not (quiet or json_):
+        if not quiet:
             note("one more run compares what is left with eager")
         with open(os.devnull, "w") as nowhere:
             settings, output = Settings(check=_CHECK), nowhere.fileno()

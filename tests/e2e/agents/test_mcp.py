@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 FIELDS = ["error", "hint", "command"]
 TOOLS = {
     "capture_program", "list_bugs", "show_bug", "minify", "explain", "get_script", "verify_script", "retest",
-    "import_script", "hunt",
+    "import_script", "hunt", "bisect_program",
 }  # fmt: skip
 
 
@@ -175,5 +175,30 @@ def test_a_hunt_finds_what_a_backend_refuses(desk: Desk) -> None:
         assert (bug["headline"], bug["operators"]) == ("NotImplementedError: no sin", ["sin"])
         (row,) = (await agent.call("list_bugs"))["failures"]
         assert (row["id"], row["state"]) == (bug["capture"], "pending")
+
+    talk(desk, conversation)
+
+
+def test_a_program_whose_result_is_wrong_is_bisected(desk: Desk) -> None:
+    (desk.path / "half.py").write_text(
+        "import torch\n\n\ndef compiler(gm, inputs):\n"
+        "    for node in gm.graph.nodes:\n        if node.target is torch.exp:\n            node.target = torch.exp2\n"
+        "    gm.recompile()\n    return gm.forward\n"
+    )
+    (desk.path / "train.py").write_text(
+        "import half, torch\n\n\ndef model(x):\n    y = x.sin() + 1\n    print('a break')\n"
+        "    return torch.exp(y).sum()\n\n\n"
+        "x = torch.ones(3)\nassert abs(torch.compile(model, backend=half.compiler)(x) - model(x)) < 1, 'wrong'\n"
+    )
+
+    async def conversation(agent: AgentClient) -> None:
+        assert "has no consent" in (await agent.refused("bisect_program", program="train.py"))["error"]
+        found = await agent.call("bisect_program", program="train.py", consent=True)
+        assert (found["graphs"], found["reason"]) == (2, "")
+        (graph,) = found["found"]
+        assert [node["operator"] for node in graph["compiled"]] == ["exp"]
+        (row,) = found["captured"]
+        done = await agent.call("minify", ids=[row["id"]])
+        assert done["all_verified"]
 
     talk(desk, conversation)

@@ -38,6 +38,7 @@ def test_other_paths_are_refused(tmp_path: Path, given: str) -> None:
     ("tool", "arguments", "error"),
     [
         ("capture_program", {"program": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
+        ("bisect_program", {"program": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
         ("import_script", {"file": "x.md"}, "x.md was not run: this call executes it, and has no consent"),
         ("verify_script", {"file": "x.py"}, "x.py was not run: this call executes it, and has no consent"),
         (
