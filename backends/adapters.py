@@ -87,6 +87,9 @@ class BackendAdapter:
     #: What the compiler applies one by one and `limited` can count, such as passes: a name, and one of them in words.
     subsystems: Mapping[str, str] = {}
 
+    #: Labels of PyTorch's tracker for each failure of the backend; the last one is the owner of its tests there.
+    tracker_labels: tuple[str, ...] = ()
+
     #: Names of backends that fail on purpose, for tests. A chain does not capture their failures.
     fails_on_purpose: tuple[str, ...] = ()
 
@@ -99,7 +102,8 @@ class BackendAdapter:
     #: Types of exceptions with which the compiler says that a tool is missing, such as a C++ compiler.
     missing_tools: tuple[str, ...] = ()
 
-    #: The heading of `illustrations` in a report, and a module that a worker has imported once there may be some.
+    #: The heading of `illustrations` in a report, and a module that a worker has imported once there may be some for
+    #: another backend.
     illustration_heading: str = ""
     illustration_module: str = ""
 

@@ -277,7 +277,7 @@ class _Hook:
             snapshot.within = "" if outer is None else outer.spec().name
             return snapshot
 
-        spec = partial(origin.spec_of, "inductor", compile_kwargs={"options": dict(options) or None})
+        spec = partial(origin.spec_of, seam.OF_PIECES, compile_kwargs={"options": dict(options) or None})
         self.thread.in_a_piece = True
         try:
             compiled, graph = self._compile(target, spec, take, call)

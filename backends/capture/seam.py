@@ -25,6 +25,8 @@ from typing import Any, Protocol
 AFTER_DYNAMO = "torch._dynamo.repro.after_dynamo"
 INDUCTOR = "torch._inductor"
 COMPILE_FX = "torch._inductor.compile_fx"
+#: The backend that compiles pieces.
+OF_PIECES = "inductor"
 
 
 class Observer(Protocol):

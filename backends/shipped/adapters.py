@@ -88,6 +88,9 @@ class Inductor(BackendAdapter):
         "post_grad_passes": "post-grad pass",
         "lowerings": "lowering of",
     }
+    tracker_labels = ("oncall: pt2", "module: inductor")
+    illustration_heading = "Generated code"
+    illustration_module = "torch._inductor.compile_fx"
     missing_tools = (
         "torch._inductor.exc.InvalidCxxCompiler", "torch._inductor.exc.TritonMissing",
         "torch._inductor.exc.GPUTooOldForTriton",
@@ -146,6 +149,11 @@ class Inductor(BackendAdapter):
                 return None, mode, obj.dynamic
         return config or None, None, obj.dynamic
 
+    def illustrations(self) -> contextlib.AbstractContextManager[Callable[[], list[Illustration]]]:
+        from .inductor_code import collected
+
+        return collected()
+
     def limited(self, subsystem: str, most: int) -> contextlib.AbstractContextManager[list[str]]:
         from .applications import limited
 
@@ -165,6 +173,7 @@ class AotEager(BackendAdapter):
 
     backends = ("aot_eager", "aot_eager_decomp_partition", "aot_eager_default_partitioner")
     lowers_with_aot_autograd = True
+    tracker_labels = ("oncall: pt2", "module: aotdispatch")
 
 
 class OpenVino(BackendAdapter):

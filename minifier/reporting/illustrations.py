@@ -53,7 +53,8 @@ class Illustrations:
 def find(pool: Workers, case: Case, entry: str, timeout: float) -> Illustrations:
     """The illustrations of ``case``, whose storages lie in the scratch directory; none where the worker dies."""
     for name, adapter in adapters().items():
-        if adapter.illustration_module and pool.has_imported(adapter.illustration_module):
+        is_own = case.backend.get("name") in adapter.backends
+        if adapter.illustration_module and (is_own or pool.has_imported(adapter.illustration_module)):
             asked = tasks.observe_argument(case, entry if entry in tasks.ENTRIES else "compile")
             reply = pool.submit(_TASK, {**asked, "adapter": name}, timeout=timeout).result()
             if reply.ended is Ended.DONE and (found := Illustrations.from_json(reply.result)):

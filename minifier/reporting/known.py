@@ -1,12 +1,6 @@
-"""The bugs that a team knows, in a TOML file beside the index:
+"""The bugs that a team knows: the entries ``[[known]]`` of a TOML file beside the index.
 
-[[known]]
-signature = "v3:cdc198222a8e"
-operators = "acosh"             # of the minimal case; needed where one signature is several bugs
-url = "https://github.com/pytorch/pytorch/issues/1"
-state = "fixed in 2.14"
-way_around = "torch._inductor.config.cpp.simdlen = 1"
-note = ""
+An entry has the fields of `KnownBug`. docs/guide.md has an example.
 """
 
 from __future__ import annotations

@@ -82,7 +82,10 @@ def dotted(node: ast.expr) -> str:
 
 
 #: Lines of the template of an issue that fold a section.
-FOLDING = ("<details><summary>Under other backends</summary>", "</details>")
+FOLDING = (
+    "<details><summary>Under other backends</summary>", "<details><summary>What the compiler made of it</summary>",
+    "</details>",
+)  # fmt: skip
 
 
 def markdown_faults(text: str) -> Iterator[str]:

@@ -132,3 +132,6 @@ def test_inductors_vector_code_is_named_and_the_script_shows_the_application(tmp
     assert "Fails in: vectorised C++ code" in minify("show", "repro.db", "1")
     issue = minify("repro", "repro.db", "1", "--format", "issue").replace("\\", "")
     assert "Fails in: vectorised C++ code" in issue
+    assert "\nkernel cpp_fused_acosh" in issue
+    assert ".acosh();\n" in issue
+    assert "#include" not in issue
