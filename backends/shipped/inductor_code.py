@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ...store.parsing import parse
 from ..adapters import Illustration
 
 #: The first line of a kernel that says something: what is before it is the same in each.
@@ -35,7 +36,7 @@ def collected() -> Iterator[Callable[[], list[Illustration]]]:
 
 def parts(module: str) -> Iterator[Illustration]:
     """Yield the kernels of a generated ``module`` of Python, each by its name, and then its function ``call``."""
-    tree = ast.parse(module)
+    tree = parse(module)
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call):
             texts = [a.value for a in node.value.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
