@@ -23,6 +23,7 @@ import torch._dynamo
 
 from ...backends.comparison.check import too_large
 from ...backends.comparison.compare import CannotCompare, Differences
+from ...backends.comparison.judges import Judgement, judged, places
 from ...backends.comparison.reference import Reference
 from ...backends.provenance.absent import absent
 from ...backends.provenance.spec import BackendSpec
@@ -63,6 +64,20 @@ def observe(
     except _Overwritten:
         observation = _Observer(case, blobs, phases, backend, live, copied=sys.maxsize).observe(entry)
     return replace(observation, seconds=phases.lengths())
+
+
+def judge(case: Case, blobs: Blobs, entry: str, mark: Mark = lambda phase: None) -> list[Judgement]:
+    """Observe ``case`` once, and ask the judges of PyTorch's triage about its results. None where it raises."""
+    observer = _Observer(case, blobs, _Phases(mark), None, None, copied=sys.maxsize)
+    observer.observe(entry)
+    if observer.runs is None:
+        return []
+    expected, actual = observer.runs
+    gm, inputs = observer.build()
+    shared = SharedStorages(gm, list(map(subclasses.bare, inputs)), copied=sys.maxsize)
+    with observer.ambient():
+        exact = next(Reference(shared).wide(places(expected)), None)
+    return judged(expected, actual, exact)
 
 
 class _Overwritten(Exception):
@@ -115,6 +130,8 @@ class _Observer:
         self.live = live
         self.backend = backend
         self.copied = copied if case.calls == 1 and not case.earlier else sys.maxsize
+        #: The runs of eager and of the backend, where nothing is shared.
+        self.runs: tuple[Run, Run] | None = None
 
     def observe(self, entry: str) -> Observation:
         self.phases("build")
@@ -149,6 +166,8 @@ class _Observer:
             return Observation(Seen.PASS)
         if shared.changed(checksums):
             raise _Overwritten
+        if self.copied == sys.maxsize:
+            self.runs = expected, actual
         differences = Differences(expected, actual, self.case.tolerance, detached=True)
         del expected, actual, gm, inputs
         return self.judged(differences, shared)

@@ -93,6 +93,14 @@ def observe_limited(argument: Json, scratch: Scratch, mark: Callable[[str], None
     return {"observation": found, "applications": applied}
 
 
+def judge(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
+    """In a worker: the `Judgement`s of the results of a case. The argument is the one of ``observe``."""
+    from .observe import judge
+
+    found = judge(case_from_json(argument["case"]), scratch, argument["entry"], mark)
+    return {"judgements": [codec.dump(each) for each in found]}
+
+
 def record(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
     """In a worker: a `Trace` as JSON; what was recorded is in the scratch directory."""
     from ..tracing.recorder import record

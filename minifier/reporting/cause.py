@@ -56,6 +56,30 @@ class Twin:
 
 
 @dataclass(frozen=True, slots=True)
+class TriageJudgement:
+    """The answers of the judges of PyTorch's triage about a result (`fxminify.backends.comparison.judges`)."""
+
+    where: str
+    assert_close: bool
+    same: bool | None = None
+    units: str | None = None
+    eager_units: str | None = None
+
+    def text(self) -> str:
+        """A sentence: ``Judges of output 0: torch.testing.assert_close fails, ...``."""
+        said = [f"torch.testing.assert_close {_passes(self.assert_close)}"]
+        if self.same is not None:
+            said.append(f"torch._dynamo.utils.same with a float64 reference {_passes(self.same)}")
+        if self.units is not None and self.eager_units is not None:
+            said.append(f"the error is {self.units} units in the last place, and {self.eager_units} in eager")
+        return f"Judges of {self.where}: {'; '.join(said)}."
+
+
+def _passes(passes: bool) -> str:
+    return "passes" if passes else "fails"
+
+
+@dataclass(frozen=True, slots=True)
 class Application:
     """The application of a pass or lowering with which the failure begins to show: ``number`` of ``count``, from 1.
 
@@ -91,6 +115,7 @@ class Cause:
     applications: tuple[Application, ...] = ()
     ways: tuple[WayAround, ...] = ()
     twins: tuple[Twin, ...] = ()
+    judgements: tuple[TriageJudgement, ...] = ()
     queries: int = 0
     stopped: str = ""
 
@@ -156,6 +181,7 @@ class Cause:
             if (changes := [twin.change for twin in self.twins if twin.result == result])
         ]
         out += [f"Compiled in another way it {', it '.join(others)}."] if others else []
+        out += [judgement.text() for judgement in self.judgements if not judgement.assert_close or not judgement.same]
         return out + ([f"Not all was tried: {self.stopped}."] if self.stopped else [])
 
 

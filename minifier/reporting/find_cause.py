@@ -21,6 +21,7 @@ from ...backends.running.compiler_caches import CompilerCaches
 from ...backends.running.confinement import Confinement, wanted
 from ...backends.switches import CannotSwitch, Switch, together
 from ...repro_templates.processes import Processes, Script
+from ...store import codec
 from ...store.document.case import Blobs, Case, Json
 from ...store.errors import StoreError
 from ...store.index import Index
@@ -40,6 +41,7 @@ from .cause import (
     Application,
     Cause,
     SwitchRow,
+    TriageJudgement,
     Twin,
     WayAround,
     found,
@@ -161,6 +163,7 @@ class _CauseSearch:
                     self.bisect(subsystem)
                 self.find_ways()
                 self.find_twins()
+                self.ask_judges()
                 self.update(stopped="")
             except _OutOfQueries:
                 self.update(stopped=f"{self.budget} queries were asked")
@@ -285,6 +288,14 @@ class _CauseSearch:
             if change not in tried and self.entry == "compile":
                 twin = Twin(change, *self.judged(replace(self.case, backend=backend)))
                 self.update(twins=(*self.cause.twins, twin))
+
+    def ask_judges(self) -> None:
+        """Ask the judges of PyTorch's triage about the results of the minimal case, once."""
+        if not self.case.compare or self.cause.judgements:
+            return
+        reply = self.submit("judge", tasks.observe_argument(self.case, self.entry))
+        rows = reply.result.get("judgements", ()) if isinstance(reply.result, dict) else ()
+        self.update(judgements=tuple(codec.load(row, TriageJudgement) for row in rows))
 
     def check(self, script: Script, processes: Processes) -> None:
         """Run ``script`` with the variables of each application."""

@@ -457,6 +457,13 @@ def _cause(found: Cause) -> report.SearchedCause:
             )
             for a in found.applications
         ),
+        judgements=tuple(
+            report.ReportedJudgement(
+                where=j.where, assert_close=j.assert_close, same=j.same,
+                units=j.units, eager_units=j.eager_units,
+            )
+            for j in found.judgements
+        ),
         twins=tuple(report.TriedTwin(change=t.change, result=t.result, message=t.message) for t in found.twins),
         queries=found.queries,
         stopped=found.stopped,

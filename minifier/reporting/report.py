@@ -326,12 +326,26 @@ class TriedTwin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedJudgement:
+    """The answers of the judges of PyTorch's triage about a result of the minimal case."""
+
+    where: Annotated[str, about("the place of the result")]
+    assert_close: Annotated[bool, about("whether `torch.testing.assert_close` passes with its usual tolerances")]
+    same: Annotated[
+        bool | None, about("whether `torch._dynamo.utils.same` passes with a float64 reference, null without one")
+    ]
+    units: Annotated[str | None, about("the largest error against float64, in units in the last place, or `inf`")]
+    eager_units: Annotated[str | None, about("the largest error of eager")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedCause:
     """The search over the switches of the backend."""
 
     sentences: Annotated[tuple[str, ...], about("the answer in sentences")]
     switches: Annotated[tuple[TriedSwitch, ...], about("the switches that were tried")]
     applications: Annotated[tuple[PassApplication, ...], about("the applications that were found")]
+    judgements: Annotated[tuple[ReportedJudgement, ...], about("what judges say of a divergence")]
     twins: Annotated[tuple[TriedTwin, ...], about("symbolic sizes and modes that were tried")]
     queries: Annotated[int, about("the queries")]
     stopped: Annotated[str, about("the reason why not all was tried, empty if it was")]

@@ -37,6 +37,7 @@ Task = Callable[[Json, Scratch, Callable[[str], None]], Json]
 TASKS = {
     "observe": "fxminify.minifier.oracle.tasks:observe",
     "observe_limited": "fxminify.minifier.oracle.tasks:observe_limited",
+    "judge": "fxminify.minifier.oracle.tasks:judge",
     "record": "fxminify.minifier.oracle.tasks:record",
     "study": "fxminify.minifier.oracle.tasks:study",
     "way": "fxminify.minifier.oracle.tasks:way",

@@ -121,6 +121,10 @@ def test_inductors_vector_code_is_named_and_the_script_shows_the_application(tmp
     assert report["layer"]["layer"] == "the backend inductor"
     assert report["ways_around"][0]["lines"][0].startswith("torch._inductor.config.cpp.")
     assert [a["checked"] for a in report["cause"]["applications"]] == [True]
+    (judged,) = report["cause"]["judgements"]
+    assert (judged["where"], judged["assert_close"], judged["same"]) == ("output 0", False, False)
+    assert judged["units"] == "inf"
+    assert 0 < float(judged["eager_units"]) < 1
     twins = {twin["change"]: twin["result"] for twin in report["cause"]["twins"]}
     assert twins.pop('mode="lite"') == "passes"
     assert twins == dict.fromkeys(
