@@ -9,7 +9,7 @@ from desks import Desk
 from fxminify.cli import main
 
 VERBS = [
-    *("catch", "capture", "hunt", "import", "run", "list", "show", "history"),
+    *("catch", "capture", "bisect", "hunt", "import", "run", "list", "show", "history"),
     *("repro", "report", "export"),
     *("verify", "retest", "ablate", "explain"),
     *("work", "tasks", "serve", "tokens", "notify", "send", "mcp"),

@@ -52,7 +52,8 @@ def test_a_refused_model_stands_in_the_issue(tmp_path: Path) -> None:
     scratch.remove()
     text = render(case, blobs, format="issue", header=replace(header, illustrations=fenced)).text
     _, _, onnx = text.partition("### ONNX models\n")
-    assert onnx.startswith("\ninference model, refused: NotImplemented:")
+    folded = "\n<details><summary>What the compiler made of it</summary>\n\n"
+    assert onnx.startswith(f"{folded}inference model, refused: NotImplemented:")
     assert "\nerf: float64[2] = pkg.onnxscript.torch_lib::aten_special_erf(relu)\n" in onnx
     assert onnx.partition("###")[0].splitlines().count("````") == 2  # longer than what stands in the text
 
