@@ -19,7 +19,7 @@ from .reference import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgedResult:
     """The judges about the result at ``where``.
 
     ``assert_close`` and ``same`` say whether it passes; ``same`` is None without a float64 run. ``units`` is the
@@ -45,7 +45,7 @@ def places(run: Run) -> list[Place]:
     ]
 
 
-def judged(expected: Run, actual: Run, exact: Run | None) -> list[Judgement]:
+def judged(expected: Run, actual: Run, exact: Run | None) -> list[JudgedResult]:
     """Judge the results of ``actual`` that have the form of eager's; ``exact`` is the float64 run, if there is one."""
     found = []
     for place in places(expected):
@@ -55,11 +55,11 @@ def judged(expected: Run, actual: Run, exact: Run | None) -> list[Judgement]:
         e, a = e.detach(), a.detach()
         r = None if exact is None else place.read(exact)
         if not isinstance(r, torch.Tensor) or r.shape != e.shape:
-            found.append(Judgement(str(place), _is_close(a, e)))
+            found.append(JudgedResult(str(place), _is_close(a, e)))
             continue
         r = r.detach()
         passes = same(e, a, r, tol=config.repro_tolerance, equal_nan=True, log_error=lambda *_: None)
-        found.append(Judgement(str(place), _is_close(a, e), bool(passes), _units(a, r), _units(e, r)))
+        found.append(JudgedResult(str(place), _is_close(a, e), bool(passes), _units(a, r), _units(e, r)))
     return found
 
 

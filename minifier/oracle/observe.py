@@ -23,7 +23,7 @@ import torch._dynamo
 
 from ...backends.comparison.check import too_large
 from ...backends.comparison.compare import CannotCompare, Differences
-from ...backends.comparison.judges import Judgement, judged, places
+from ...backends.comparison.judges import JudgedResult, judged, places
 from ...backends.comparison.reference import Reference
 from ...backends.provenance.absent import absent
 from ...backends.provenance.spec import BackendSpec
@@ -66,7 +66,7 @@ def observe(
     return replace(observation, seconds=phases.lengths())
 
 
-def judge(case: Case, blobs: Blobs, entry: str, mark: Mark = lambda phase: None) -> list[Judgement]:
+def judge(case: Case, blobs: Blobs, entry: str, mark: Mark = lambda phase: None) -> list[JudgedResult]:
     """Observe ``case`` once, and ask the judges of PyTorch's triage about its results. None where it raises."""
     observer = _Observer(case, blobs, _Phases(mark), None, None, copied=sys.maxsize)
     observer.observe(entry)

@@ -94,7 +94,7 @@ def observe_limited(argument: Json, scratch: Scratch, mark: Callable[[str], None
 
 
 def judge(argument: Json, scratch: Scratch, mark: Callable[[str], None]) -> Json:
-    """In a worker: the `Judgement`s of the results of a case. The argument is the one of ``observe``."""
+    """In a worker: the `JudgedResult`s of the results of a case. The argument is the one of ``observe``."""
     from .observe import judge
 
     found = judge(case_from_json(argument["case"]), scratch, argument["entry"], mark)

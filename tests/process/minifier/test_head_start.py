@@ -75,12 +75,10 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(head_starts.FOLDER, str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "message"),
-    [
-        pytest.param("head_starts_named", "no rule for tanh", marks=pytest.mark.slow),
-        ("head_starts_unnamed", "not supported"),
-    ],
+    [("head_starts_named", "no rule for tanh"), ("head_starts_unnamed", "not supported")],
 )
 def test_the_whole_graph_is_not_compiled_before_the_script(tmp_path: Path, backend: str, message: str) -> None:
     path = captured(tmp_path / "repro.db", backend, message)

@@ -62,6 +62,7 @@ def run(place: Path, text: str, **environment: str) -> int:
     return subprocess.run(command, cwd=place, env=known, capture_output=True, check=False).returncode
 
 
+@pytest.mark.slow
 def test_a_script_sets_what_the_import_of_the_backend_reads(place: Path) -> None:
     text = text_of(case_with(variables=["ACME_LEVEL"], environment={"ACME_LEVEL": "2"}))
     assert 'import os\n\nos.environ["ACME_LEVEL"] = "2"\n\nimport torch\nimport acme_backend' in text

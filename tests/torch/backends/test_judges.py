@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fxminify.backends.comparison.judges import Judgement, judged
+from fxminify.backends.comparison.judges import JudgedResult, judged
 from fxminify.backends.running.execution import Run, execute
 
 X = torch.linspace(0.1, 1.0, 8)
@@ -18,7 +18,7 @@ def run(function: Callable[[torch.Tensor], object], x: torch.Tensor = X, *, back
     return execute(function, [x.clone().requires_grad_(backward)], backward)
 
 
-def judge(wrong: Callable[[torch.Tensor], object]) -> list[Judgement]:
+def judge(wrong: Callable[[torch.Tensor], object]) -> list[JudgedResult]:
     return judged(run(torch.sin), run(wrong), run(torch.sin, X.double()))
 
 
@@ -43,7 +43,7 @@ def test_other_numbers_fail(wrong: Callable[[torch.Tensor], torch.Tensor], units
 
 
 def test_without_a_float64_run_only_assert_close_is_asked() -> None:
-    assert judged(run(torch.sin), run(torch.cos), None) == [Judgement("output 0", assert_close=False)]
+    assert judged(run(torch.sin), run(torch.cos), None) == [JudgedResult("output 0", assert_close=False)]
 
 
 def test_gradients_are_judged_and_results_of_another_form_are_not() -> None:
