@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_a_loss_that_is_no_number_ends_in_a_verified_script(options: list[str], 
     if not options:
         (shown,) = (b for b in blocks(ROOT / "docs" / "guide.md") if (b.heading, b.language) == (HEADING, "text"))
         assert without_numbers(told.stdout) == without_numbers(shown.text)
-    found = desk.json("bisect", "--db", desk.db.name, "train.py", *options)
+    found = json.loads(desk.minify("bisect", "--json", "--db", desk.db.name, "train.py", *options).stdout)
     (graph,) = found["found"]
     assert graph["graph"]["backend"] == "inductor"
     assert [node["operator"] for node in graph["compiled"]] == ["acosh"]
