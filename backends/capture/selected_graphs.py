@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,9 @@ from ...store.document.case import Json
 from . import seam
 from .journal import Journal
 from .selection import COMPILED, MET, UNCUT, CompiledPart, GraphSelection, MetGraph, PartRange
+
+#: The names of symbolic sizes and of numbers that are not known.
+_SYMBOLS = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")
 
 
 def apply(selection: GraphSelection, journal: Journal, below: seam.Observer | None) -> None:
@@ -87,7 +91,8 @@ class SelectedGraphs:
     def _name(self, gm: Any, inputs: Sequence[Any]) -> str:
         """The digest of a graph with the shapes of its inputs, and how many equal ones this process met before."""
         given = [(str(getattr(v, "shape", type(v))), str(getattr(v, "dtype", ""))) for v in inputs]
-        digest = hashlib.sha256(f"{gm.graph} {given}".encode()).hexdigest()[:16]
+        text = _SYMBOLS.sub("s", f"{gm.graph} {given}")  # which numbers they have depends on what was compiled before
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         with self._lock:
             self._met[digest] += 1
             return f"{digest}-{self._met[digest]}"
