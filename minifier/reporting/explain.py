@@ -180,7 +180,11 @@ class _Session:
         self.sizes()
         self.on_larger(lambda larger: (*arguments(larger.case, larger.trace), *settings(larger.case)))
         for probe in value_sets(case):
-            if probe.name == "values" or self.claim(Aspect.VALUES, "values") in (Claim.MATTERS, Claim.OTHERWISE):
+            if probe.name == "values" or self.claim(Aspect.VALUES, "values") in (
+                Claim.MATTERS,
+                Claim.OTHERWISE,
+                Claim.CLOSE,
+            ):
                 self.put(probe)
         self.magnitude()
         self.each(layouts(case, blobs))

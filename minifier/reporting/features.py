@@ -43,7 +43,8 @@ class Claim(StrEnum):
     MATTERS = "matters"  # the case passes with another value
     FREE = "does not matter"  # the case fails with every value that was tried, and these are enough
     FAILS = "also fails with"  # the case fails with another value, but too few were tried
-    OTHERWISE = "fails in another way"  # or its results differ from eager by less than counts as a failure
+    OTHERWISE = "fails in another way"
+    CLOSE = "differs by less than counts as a failure"
     UNTESTED = "not tested"  # no value gave an answer
 
 
@@ -96,8 +97,10 @@ class Feature:
         """The statement that the answers support."""
         if self.that(Outcome.PASS, on=None):
             return Claim.MATTERS
-        if self.that(*BETWEEN, on=None):
+        if self.that(*OTHERWISE, on=None):
             return Claim.OTHERWISE
+        if self.that(Outcome.CLOSE, on=None):
+            return Claim.CLOSE
         if not self.fails_with:
             return Claim.UNTESTED
         return Claim.FREE if len(self.fails_with) >= ENOUGH or self.is_twofold else Claim.FAILS

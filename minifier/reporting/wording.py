@@ -97,7 +97,7 @@ class Wording:
 
         An operator that only ``variant`` replaces has none: the difference of the variant says it.
         """
-        unlike = [f for f in self.features if f.aspect in _COUNTED and f.claim is Claim.OTHERWISE]
+        unlike = [f for f in self.features if f.aspect in _COUNTED and f.claim in (Claim.OTHERWISE, Claim.CLOSE)]
         out = [
             _sentence(f"{verb} with {self._phrase(t, values)}{f': {said}' if said else ''}")
             for t, values, verb, said in _ways(unlike)

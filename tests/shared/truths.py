@@ -77,8 +77,7 @@ def about_features(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Checke
         false = []
         if claim == "does not matter" and _any(truth.get("matters", ()), name):
             false.append(f"{name} matters, and the report denies it")
-        contradicts = any(a["outcome"] not in ("same", "close") for a in feature["answers"])  # close: within tolerances
-        if claim in ("matters", "fails in another way") and contradicts and _any(truth.get("free", ()), name):
+        if claim in ("matters", "fails in another way") and _any(truth.get("free", ()), name):
             said = [f"{a['value']} {a['outcome']} {a['said']}".strip() for a in feature["answers"]]
             false.append(f"{name} does not matter, and the report says so: {'; '.join(said)}")
         for outcome, key, verb in (("pass", "fails", "passes"), ("same", "passes", "fails")):
