@@ -13,7 +13,7 @@ SITE := build/site
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees
 
 .PHONY: help check quick lint test test-random test-server test-slow test-backends test-ops test-torch demo serve docs docs-links
-.PHONY: recordings bench clean test-gpu
+.PHONY: recordings release bench clean test-gpu
 
 help:
 	@echo "make demo           capture, minify and print the script of a real failure"
@@ -31,7 +31,8 @@ help:
 	@echo "make lint           ruff, mypy, the contracts of imports, dead code"
 	@echo "make docs           the generated parts of docs/, and the documentation site in build/site"
 	@echo "make docs-links     whether the links of the site to elsewhere still work (network)"
-	@echo "make recordings     docs/terminal.md and docs/gallery.md, from real runs: minutes each"
+	@echo "make recordings     docs/terminal.md, docs/gallery.md and docs/pictures, from real runs: minutes each"
+	@echo "make release        build, check and tag the version of pyproject.toml; nothing is uploaded"
 	@echo "make bench          side by side with PyTorch's minifier (long)"
 
 $(BIN)/python:
@@ -130,6 +131,10 @@ docs-links: $(VENV)/.docs
 recordings: $(VENV)/.tests
 	$(BIN)/python docs/terminal.py
 	$(BIN)/python docs/gallery.py
+	$(BIN)/python docs/pictures.py
+
+release: $(VENV)/.tests
+	$(BIN)/python docs/release.py
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m fxminify.benchmarks.reduce

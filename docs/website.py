@@ -23,27 +23,33 @@ ROOT = Path(__file__).parent.parent
 FRONT = "README"
 #: The order of the pages. A page of docs/ that is not named here stands in the last group.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Use": (
-        "docs/terminal",
-        "docs/gallery",
+    "Tutorial": ("docs/terminal", "docs/gallery"),
+    "How to": (
         "docs/guide",
         "docs/faq",
         "docs/hunt",
-        "docs/shipped",
-        "docs/extending",
-        "docs/glossary",
-        "docs/signatures",
-        "docs/templates",
+        "docs/ci",
         "docs/service",
         "docs/agents",
         "docs/skill/SKILL",
-        "docs/ci",
-        "docs/versions",
-        "docs/security",
+        "docs/shipped",
+        "docs/extending",
     ),
-    "Reference": ("docs/cli", "docs/answers", "docs/report", "docs/reference", "docs/api", "docs/format", "CHANGELOG"),
-    "How it works": ("docs/architecture", "docs/reduction", "docs/modules", "docs/benchmarks", "benchmarks/README"),
-    "Contribute": ("CONTRIBUTING",),
+    "Reference": (
+        "docs/cli",
+        "docs/answers",
+        "docs/report",
+        "docs/reference",
+        "docs/api",
+        "docs/format",
+        "docs/templates",
+        "docs/glossary",
+        "docs/versions",
+        "docs/devices",
+        "CHANGELOG",
+    ),
+    "Explanation": ("docs/security", "docs/signatures", "docs/reduction", "docs/benchmarks", "benchmarks/README"),
+    "Contribute": ("CONTRIBUTING", "docs/architecture", "docs/modules"),
 }
 OTHERS, NOTES = "More", "Decisions"
 
@@ -75,13 +81,14 @@ def contents() -> str:
 
 
 class InvalidPicture(ValueError):
-    """A Mermaid block that is no flowchart of the form that ``docs/generate.py`` writes."""
+    """A Mermaid block that is no flowchart from the top down of boxes, arrows and subgraphs."""
 
 
 def drawn(flowchart: str) -> str:
     """A Mermaid flowchart as HTML: a picture of what is outside of its subgraphs, then one of each subgraph.
 
-    GitHub draws Mermaid with a script from the network, which the site must not need. Raises `InvalidPicture`.
+    A label has letters, digits and spaces. GitHub draws Mermaid with a script from the network, which the site must not
+    need. Raises `InvalidPicture`.
     """
     start, *lines = [line.strip() for line in flowchart.strip().splitlines()]
     if start != "flowchart TB":
@@ -95,14 +102,15 @@ def drawn(flowchart: str) -> str:
         elif found := re.fullmatch(r"subgraph (\w+)", line):
             inside = found[1]
             edges[inside] = []
-        elif found := re.fullmatch(r"(\w+)\[(\w+)\]", line):
+        elif found := re.fullmatch(r"(\w+)\[([\w ]+)\]", line):
             labels[found[1]] = found[2]
         elif found := re.fullmatch(r"(\w+) --> (\w+)", line):
             edges[inside].append((found[1], found[2]))
         else:
             raise InvalidPicture(f"a line that is not understood: {line!r}")
     members = {group: [name for name in labels if name.startswith(f"{group}_")] for group in edges if group}
-    parts = [_picture(sorted({end for edge in edges[""] for end in edge}), edges[""], labels, "The layers")]
+    title = "The layers" if members else ""
+    parts = [_picture(sorted({end for edge in edges[""] for end in edge}), edges[""], labels, title)]
     parts += [_picture(names, edges[group], labels, f"Inside {group}") for group, names in members.items()]
     return f"<style>{STYLE}</style>\n" + "\n".join(parts)
 
@@ -112,7 +120,8 @@ def _picture(names: list[str], edges: list[tuple[str, str]], labels: dict[str, s
     order = list(TopologicalSorter(above).static_order())
     boxes = [Box((labels.get(name, name),)) for name in order]
     drawing = svg(boxes, [Edge(order.index(a), order.index(b)) for a, b in edges], label=title)
-    return f'<figure class="packages"><figcaption>{title}</figcaption><div>{drawing}</div></figure>'
+    caption = f"<figcaption>{title}</figcaption>" if title else ""
+    return f'<figure class="packages">{caption}<div>{drawing}</div></figure>'
 
 
 def read(app: Sphinx, page: str, source: list[str]) -> None:

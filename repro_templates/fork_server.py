@@ -147,8 +147,10 @@ def _run(request: dict[str, Any], module: Any, said: str, seed: int | None) -> N
         exec(compile(request["rest"], name, "exec", dont_inherit=True), module.__dict__)  # noqa: S102  a script
 
     if request["report"] is not None:
+        sys.path.append(request["home"])  # this package may be where no script looks
         from fxminify.repro_templates.runner import watch
 
+        sys.path.pop()
         sys.exit(watch(rest, _NAME, request["report"]))
     try:
         rest()

@@ -40,7 +40,19 @@ from ..store.parsing import parse
 from ..store.temporary import prefix
 
 SCRIPT = "repro.py"
-_RUNNER = "fxminify.repro_templates.runner"
+#: A folder in which this package is found.
+_HOME = str(Path(__file__).parents[2])
+#: Runs a script through `runner`: ``-c _REPORTED HOME SCRIPT REPORT``. This package may be on a ``PYTHONPATH`` that no
+#: run inherits; the script itself finds nothing in ``HOME``.
+_REPORTED = """
+import os, sys
+_, home, *arguments = sys.argv
+sys.path[0] = os.getcwd()
+sys.path.append(home)
+from fxminify.repro_templates.runner import main
+sys.path.pop()
+sys.exit(main(arguments))
+"""
 _SERVER = str(Path(__file__).with_name("fork_server.py"))
 _ACCELERATOR = re.compile(r"\b(cuda|hpu|mps|xpu)\b")
 #: Each holds some hundred megabytes.
@@ -95,7 +107,7 @@ class _Run:
     report: Path | None
 
     def command(self) -> list[str]:
-        return [sys.executable, *(("-m", _RUNNER, SCRIPT, str(self.report)) if self.report else (SCRIPT,))]
+        return [sys.executable, *(("-c", _REPORTED, _HOME, SCRIPT, str(self.report)) if self.report else (SCRIPT,))]
 
     @property
     def folders(self) -> list[Path]:
@@ -310,7 +322,7 @@ class _Server:
         _, rest = split(run.script.text)
         self._send(
             run.place / "request", fifo=run.place / "fifo", directory=run.place / "run", output=run.place / "output",
-            report=run.report, command=run.command(), doc=_docstring(run.script.text), rest=rest,
+            report=run.report, command=run.command(), doc=_docstring(run.script.text), rest=rest, home=_HOME,
         )  # fmt: skip
 
     def close(self) -> None:

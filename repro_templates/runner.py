@@ -1,9 +1,9 @@
-"""Run a script as ``__main__`` and write down how it ended: ``python -m fxminify...runner SCRIPT REPORT``.
+"""Run a script as ``__main__`` and write down how it ended: ``main([SCRIPT, REPORT])``.
 
 The report is JSON: ``{"exit": 0}`` if the script ended without an error, otherwise
 ``{"failure": {...}, "blocked_reason": "..."}``. Both also have ``{"versions": {...}}`` of the modules it imported. A
-process that dies leaves no report. `fxminify.repro_templates.verify` runs this in a fresh process; the script itself
-never needs it.
+process that dies leaves no report. `fxminify.repro_templates.processes` calls this in a fresh process; the script
+itself never needs it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,3 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         name: version for name, version in own.items() if "." not in name and isinstance(version, str)
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -122,6 +122,7 @@ COMPARED_BY = {
     ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
     ("docs/format.md", "Beside the case documents", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
     ("docs/gallery.md", "*", "python"): "test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit",
+    ("docs/service.md", "A fleet in five minutes", "mermaid"): "test_the_picture_of_a_fleet_is_drawn_and_names_verbs",
     ("docs/terminal.md", "*", "console"): "test_the_recording_is_what_the_commands_print",
 }
 #: Commands that no test runs as they stand, and why. ``make`` is asked in `test_commands.py` what it would do.
@@ -154,9 +155,10 @@ NOT_RUN = {
     "make lint": "it stands beside the tests",
     "make docs": "tests/e2e/browser/test_site.py builds the site as it does",
     "make docs-links": "it needs the network",
-    "make recordings": "its halves take minutes; test_the_recording_is_what_the_commands_print makes one of them again",
+    "make recordings": "its parts take minutes; test_the_recording_is_what_the_commands_print makes one of them again",
+    "make release": "test_a_release_is_a_commit_and_a_tag_with_its_notes does what it does, in a copy",
     "make bench": "it takes hours",
-    "pip install -c constraints.txt .": "it needs a package index; tests/process/test_wheel.py installs what it builds",
+    "pip install -c constraints.txt .": "it needs a package index; test_distribution.py installs a wheel",
     "pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu": "it needs the network",
     "minify run repro.db --executor dask://scheduler:8786": "it needs a cluster; test_cluster.py has one",
     "podman build -f docs/ci/Containerfile -t fxminify .": "it needs a registry; test_ci.py runs what the file says",

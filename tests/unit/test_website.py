@@ -9,6 +9,7 @@ import pytest
 
 import fxminify
 from fxminify.docs import website
+from fxminify.minifier.commands import VERBS
 
 ROOT = Path(fxminify.__file__).parent
 REFERENCE = (ROOT / "docs" / "api.md").read_text()
@@ -62,6 +63,14 @@ def test_a_flowchart_is_drawn_from_the_top_down() -> None:
         website.drawn("sequenceDiagram\n a->>b: hello\n")
     with pytest.raises(website.InvalidPicture, match="a line that is not understood: 'a --- b'"):
         website.drawn("flowchart TB\n a --- b\n")
+
+
+def test_the_picture_of_a_fleet_is_drawn_and_names_verbs() -> None:
+    (chart,) = re.findall(r"```mermaid\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)
+    drawing = website.drawn(chart)
+    assert "<figcaption>" not in drawing
+    assert drawing.index(">each job<") < drawing.index(">minify serve<") < drawing.index(">minify work<")
+    assert {"serve", "work"} <= {verb.name for verb in VERBS}
 
 
 def test_a_short_name_means_one_thing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,12 +33,38 @@ def test_that_passes():
 """
 
 
+ACTION = "./.github/actions/fxminify"
+THERE = "always() && hashFiles(inputs.database) != ''"
+
+
+def read(name: str) -> dict[str, Any]:
+    """A file of ``docs/ci``."""
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docs/ci" / name).read_text())
+    return document
+
+
 def steps() -> list[dict[str, Any]]:
-    """The steps of the only job of the workflow."""
-    document = yaml.safe_load((ROOT / "docs/ci/github-actions.yml").read_text())
-    (job,) = document["jobs"].values()
-    found: list[dict[str, Any]] = job["steps"]
+    """The steps of the only job of the workflow, those of the action among them, with its inputs put in."""
+    (job,) = read("github-actions.yml")["jobs"].values()
+    found: list[dict[str, Any]] = []
+    for step in job["steps"]:
+        if step.get("uses") != ACTION:
+            found.append(step)
+            continue
+        action = read("action.yml")
+        given = {name: one["default"] for name, one in action["inputs"].items()} | step["with"]
+        assert set(given) == set(action["inputs"])
+        found += [{key: put_in(value, given) for key, value in one.items()} for one in action["runs"]["steps"]]
     return found
+
+
+def put_in(value: Any, given: dict[str, Any]) -> Any:
+    """``value`` with the inputs of the action, as GitHub puts them in."""
+    if isinstance(value, dict):
+        return {key: put_in(one, given) for key, one in value.items()}
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: str(given[found[1]]), value)
 
 
 @pytest.mark.slow
@@ -69,12 +96,19 @@ def test_the_workflow_leaves_a_summary_a_report_and_the_database(tmp_path: Path)
 
 
 @pytest.mark.unit
+def test_the_action_is_run_after_failing_tests_and_each_shell_step_names_its_shell() -> None:
+    (job,) = read("github-actions.yml")["jobs"].values()
+    assert [step["if"] for step in job["steps"] if step.get("uses") == ACTION] == ["always()"]
+    shells = [step.get("shell") for step in read("action.yml")["runs"]["steps"] if "run" in step]
+    assert shells == ["bash", "bash"]
+
+
+@pytest.mark.unit
 def test_the_steps_that_follow_failing_tests_are_run_where_there_is_a_failure() -> None:
     after = {step.get("name", step.get("uses", "")).partition("@")[0]: step.get("if") for step in steps()}
-    there = "always() && hashFiles('repro.db') != ''"
     assert after == {
-        "actions/checkout": None, "actions/setup-python": None, "Install": None, "Test": None, "Minify": there,
-        "Report": there, "actions/upload-artifact": there,
+        "actions/checkout": None, "actions/setup-python": None, "Install": None, "Test": None, "Minify": THERE,
+        "Report": THERE, "actions/upload-artifact": THERE,
     }  # fmt: skip
 
 

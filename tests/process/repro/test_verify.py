@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import textwrap
+import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import fxminify
 from fxminify.backends.provenance.variables import sentence
 from fxminify.repro_templates.verify import Verification, verify
 from fxminify.store.failure import Failure, FailureKind, Phase
@@ -104,13 +109,39 @@ def test_runs_are_counted_and_a_flaky_script_is_not_always_shown(tmp_path: Path)
 def test_a_script_that_needs_this_tool_or_this_process_is_not_shown() -> None:
     script = """
         import sys
-        if "fxminify.repro_templates.runner" in sys.modules or "runner" in sys.orig_argv[-2]:
+        if "fxminify.repro_templates.runner" in sys.modules:
             raise ValueError("only under the runner")
         if len(sys.orig_argv) > 2:
             raise ValueError("only under the runner")
     """
     done = run(script, runs=2)
     assert (done.shown, done.mismatch) == (1, "run plainly, it ends with exit code 0")
+
+
+def test_the_tool_may_be_on_a_python_path_alone_which_no_script_sees(tmp_path: Path) -> None:
+    """An environment with what the tool requires, but without it."""
+    environment, there = tmp_path / "environment", tmp_path / "there"
+    venv.create(environment, symlinks=True)
+    (site,) = environment.glob("lib/*/site-packages")
+    (site / "required.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
+    there.mkdir()
+    (there / "fxminify").symlink_to(Path(fxminify.__file__).parent)
+    (there / "beside.py").write_text("")
+    code = """
+        from fxminify.repro_templates.verify import verify
+        script = (
+            "import torch\\nfrom importlib.util import find_spec\\n"
+            "raise ValueError(find_spec('beside'), bool(find_spec('fxminify')))"
+        )
+        done = verify(script, lambda failure: failure.type == "ValueError", fresh={fresh})
+        print(done.shown, {failure and failure.message for failure in done.failures})
+    """
+    for fresh in (1, 3):
+        done = subprocess.run(
+            [environment / "bin" / "python", "-c", textwrap.dedent(code.replace("{fresh}", str(fresh)))],
+            env={**os.environ, "PYTHONPATH": str(there)}, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == ("3 {'(None, True)'}\n", ""), done.stderr
 
 
 def test_the_process_is_empty_but_for_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
