@@ -56,9 +56,10 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Load the magics. IPython calls this for ``%load_ext fxminify``."""
+    from .cli import VERBS
     from .minifier.commands.magics import load
 
-    load(shell)
+    load(shell, VERBS)
 
 
 def unload_ipython_extension(shell: Any) -> None:

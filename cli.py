@@ -1,4 +1,4 @@
-"""The ``minify`` command: the verbs of `minifier.commands`, gathered.
+"""The ``minify`` command: the verbs of `minifier.commands` and of `service.commands`, gathered.
 
 Exit codes, the same for every verb: 0 done, 1 done but the answer is no (a capture was not minified to a verified
 script, a script no longer shows its bug), 2 an error that the message explains, 130 interrupted, 143 and 129 ended by
@@ -15,8 +15,19 @@ import sys
 import click
 
 from . import __version__
-from .minifier.commands import GROUPS
+from .minifier.commands import AGENTS, EVERY_DAY, REPORT, RETEST, UPKEEP
 from .minifier.commands.verbs import Verbs
+from .service.commands import VERBS as SERVICE
+
+#: The verbs in the groups and the order of ``minify --help`` and of docs/cli.md.
+GROUPS = {
+    "Every day": EVERY_DAY,
+    "Report": REPORT,
+    "Retest": RETEST,
+    "Service": (*SERVICE, *AGENTS),
+    "Upkeep": UPKEEP,
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

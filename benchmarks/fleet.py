@@ -51,7 +51,7 @@ from .postgres_server import PostgresServer, running
 
 Row = dict[str, Any]
 BACKEND = Path(__file__).parent / "outside" / "planted.py"
-DRIVER, SENDER = "fxminify.minifier.service.driver", "fxminify.store.spool.sender"
+DRIVER, SENDER = "fxminify.service.workers.driver", "fxminify.store.spool.sender"
 #: The events of the webhook.
 EVENTS = ("new", "verified")
 #: Seconds that a part may take to answer after it was started.

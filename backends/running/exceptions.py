@@ -35,7 +35,7 @@ _BACKWARD_COMPILERS = {
 #: The function of torch that runs autograd's engine.
 _ENGINE = ("torch/autograd/graph.py", "_engine_run_backward")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier"))
+_FLOORS = tuple(os.path.join(_ROOT, floor, "") for floor in ("backends", "repro_templates", "minifier", "service"))
 _SHIPPED = os.path.join(_ROOT, "backends", "shipped", "")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ import click
 
 from ...backends.capture.startup import configured, database
 from ...store.errors import without_password
-from . import VERBS
 from .report import report
 from .run import run
 from .verbs import IndexCommand, Verbs
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ..session.results import MinifyResults
 
 
-def load(shell: Any) -> None:
-    """Capture the failures of every backend in this kernel, and offer ``%minify``."""
+def load(shell: Any, verbs: Sequence[click.Command]) -> None:
+    """Capture the failures of every backend in this kernel, and offer ``%minify`` with ``verbs``."""
     from ...backends.capture.hook import install
 
     db = database()
     install(db, **configured(Path.cwd()))
-    shell.register_magic_function(minify, "line", "minify")
+    shell.register_magic_function(magic(verbs), "line", "minify")
     click.echo(f"Failures of torch.compile backends go to {without_password(db)}; %minify makes scripts of them.")
 
 
@@ -37,17 +37,22 @@ def unload(shell: Any) -> None:
     shell.magics_manager.magics["line"].pop("minify", None)
 
 
-def minify(line: str) -> Any:
-    """``%minify``: minify what was captured and show the scripts. ``%minify VERB ...``: any verb of the command."""
-    try:
-        shown = _group.main(shlex.split(line) or ["run"], prog_name="%minify", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-    except SystemExit:
-        return None  # the verb has said what is wrong
-    else:
-        return None if isinstance(shown, int) else shown  # an exit code
-    return None
+def magic(verbs: Sequence[click.Command]) -> Callable[[str], Any]:
+    """``%minify``: minify what was captured and show the scripts. ``%minify VERB ...``: one of the ``verbs``."""
+    group = Verbs(name="%minify", commands={verb.name: verb for verb in (*verbs, *_HERE) if verb.name})
+
+    def minify(line: str) -> Any:
+        try:
+            shown = group.main(shlex.split(line) or ["run"], prog_name="%minify", standalone_mode=False)
+        except click.ClickException as error:
+            error.show()
+        except SystemExit:
+            return None  # the verb has said what is wrong
+        else:
+            return None if isinstance(shown, int) else shown  # an exit code
+        return None
+
+    return minify
 
 
 def _run(db: str, ids: tuple[int, ...], **options: Any) -> MinifyResults:
@@ -79,4 +84,3 @@ _HERE = (
     IndexCommand("report", callback=_report, params=[p for p in report.params if p.name in ("db", "ids")],
                  help="Show the page about the failures of DB, or those with the given IDs."),
 )  # fmt: skip
-_group = Verbs(name="%minify", commands={verb.name: verb for verb in (*VERBS, *_HERE) if verb.name})

@@ -26,6 +26,8 @@ from ...store.privacy import private
 from ...store.text import count, printable
 from .phrases import points_to, without_paths
 
+#: The folder of this package with the templates of texts and reports.
+FOLDER = "repro_templates/templates"
 #: Graphs of more nodes can be searched.
 SEARCHED = 20
 #: The most characters of a text that is highlighted.
@@ -43,9 +45,12 @@ class Look:
 
 
 @cache
-def look(*names: str) -> Look:
-    """Return the style and script of the template files ``names``, in this order."""
-    texts = {name: _resource(name) for name in names}
+def look(*names: str, beside: str = FOLDER) -> Look:
+    """Return the style and script of the template files ``names``, in this order.
+
+    A file lies in the folder ``beside`` of this package or in `FOLDER`.
+    """
+    texts = {name: _resource(name, beside) for name in names}
     style = "".join(text for name, text in texts.items() if name.endswith(".css"))
     style = style.replace("/* graphs */", drawing.STYLE)
     script = "".join(text for name, text in texts.items() if name.endswith(".js"))
@@ -53,10 +58,10 @@ def look(*names: str) -> Look:
 
 
 @cache
-def environment() -> jinja2.Environment:
-    """The environment of templates of pages."""
+def environment(beside: str = FOLDER) -> jinja2.Environment:
+    """The environment of templates of pages, which lie in the folder ``beside`` of this package and in `FOLDER`."""
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("fxminify", "repro_templates/templates"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("fxminify", folder) for folder in (beside, FOLDER)]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -109,9 +114,9 @@ def _image_address(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8", "replace")).decode()
 
 
-@cache
-def _resource(name: str) -> str:
-    return (resources.files("fxminify") / "repro_templates" / "templates" / name).read_text("utf-8")
+def _resource(name: str, beside: str) -> str:
+    files = [resources.files("fxminify").joinpath(*folder.split("/"), name) for folder in (beside, FOLDER)]
+    return next(file for file in files if file.is_file()).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

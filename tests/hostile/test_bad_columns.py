@@ -21,8 +21,8 @@ from fastapi.routing import APIRoute
 from serving import Served, serving
 from sqlalchemy import Column, Table
 
-from fxminify.minifier.server.pages import pages
-from fxminify.minifier.server.routes import probes, router
+from fxminify.service.http.pages import pages
+from fxminify.service.http.routes import probes, router
 from fxminify.store.index import Index, TokenScope
 from fxminify.store.index.tables import Base
 

@@ -22,10 +22,10 @@ from fxminify.minifier.oracle.ablation import ablate
 from fxminify.minifier.regression.retest import RetestOptions, retest
 from fxminify.minifier.reporting.emit import verify_stored
 from fxminify.minifier.reporting.export import ExportRequest, export
-from fxminify.minifier.service.driver import Job, drive
-from fxminify.minifier.service.log import TaskLog
 from fxminify.minifier.session.minify import minify
 from fxminify.minifier.session.options import MinifyOptions
+from fxminify.service.workers.driver import Job, drive
+from fxminify.service.workers.log import TaskLog
 from fxminify.store.errors import StoreError
 from fxminify.store.index import Index, queue
 

@@ -20,7 +20,7 @@ from fxminify.docs import release
 ROOT = Path(fxminify.__file__).parent
 MODULES = [
     path
-    for floor in ("store", "backends", "repro_templates", "minifier")
+    for floor in ("store", "backends", "repro_templates", "minifier", "service")
     for path in sorted((ROOT / floor).rglob("*.py"))
     if path.stem != "__init__" and "migrations" not in path.parts
 ]
@@ -91,8 +91,9 @@ def test_the_sdist_holds_what_a_build_needs_and_the_license(built: Path) -> None
 def test_the_wheel_holds_templates_tables_and_migrations_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     templates = {
-        f"fxminify/repro_templates/templates/{path.name}"
-        for path in (ROOT / "repro_templates" / "templates").iterdir()
+        f"fxminify/{path.relative_to(ROOT)}"
+        for folder in ("repro_templates/templates", "service/http/templates")
+        for path in (ROOT / folder).iterdir()
         if path.suffix in (".j2", ".css", ".js")
     }
     modules = {f"fxminify/{p.relative_to(ROOT)}" for p in MODULES}

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import uvicorn
 
-from fxminify.minifier.server.app import application
-from fxminify.minifier.server.connections import LimitedProtocol
-from fxminify.minifier.server.serve import EndingServer, prepared
-from fxminify.minifier.server.service import ServeOptions, Service
+from fxminify.service.http.app import application
+from fxminify.service.http.connections import LimitedProtocol
+from fxminify.service.http.serve import EndingServer, prepared
+from fxminify.service.http.service import ServeOptions, Service
 from fxminify.store.document.case import Case, TensorSpec
 from fxminify.store.failure import Failure
 from fxminify.store.index import Index

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 from hostile_documents import REFUSED
 
 import fxminify
-from fxminify.cli import main
+from fxminify.cli import GROUPS, main
 from fxminify.docs import generate, website
-from fxminify.minifier.commands import GROUPS
 
 ROOT = Path(fxminify.__file__).parent
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "tests/failures/README.md")
@@ -22,7 +21,7 @@ DOCUMENTS = [*(ROOT / name for name in BESIDE), *sorted((ROOT / "docs").rglob("*
 #: Modules of the five floors; migrations, tests and benchmarks are not on the map.
 MODULES = [
     path
-    for floor in ("store", "backends", "repro_templates", "minifier")
+    for floor in ("store", "backends", "repro_templates", "minifier", "service")
     for path in sorted((ROOT / floor).rglob("*.py"))
     if path.stem != "__init__" and "migrations" not in path.parts
 ]

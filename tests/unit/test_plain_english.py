@@ -18,7 +18,7 @@ from pathlib import Path
 import fxminify
 
 ROOT = Path(fxminify.__file__).parent
-FOLDERS = ("minifier", "backends", "store", "repro_templates", "benchmarks", "tests/shared")
+FOLDERS = ("service", "minifier", "backends", "store", "repro_templates", "benchmarks", "tests/shared")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 #: First words of a docstring that hide its subject.
 FIRST = {"What", "One", "How", "Those", "Which", "Where", "Why", "Who", "That", "Whoever", "Whatever", "None"}

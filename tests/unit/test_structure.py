@@ -16,7 +16,7 @@ import pytest
 import fxminify
 
 ROOT = Path(fxminify.__file__).parent
-FLOORS = ("store", "backends", "repro_templates", "minifier")
+FLOORS = ("store", "backends", "repro_templates", "minifier", "service")
 MODULES = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))] + [ROOT / "cli.py"]
 
 

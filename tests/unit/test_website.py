@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import fxminify
+from fxminify.cli import VERBS
 from fxminify.docs import website
-from fxminify.minifier.commands import VERBS
 
 ROOT = Path(fxminify.__file__).parent
 REFERENCE = (ROOT / "docs" / "api.md").read_text()

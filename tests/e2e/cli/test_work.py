@@ -28,7 +28,7 @@ from fxminify.store.index.tables import VerdictRow
 QUICK = ("--replays", "1", "--runs", "1", "--no-explain")
 #: Seconds the backend sleeps, so that a signal meets a search.
 PAUSE = "0.3"
-DRIVER = "fxminify.minifier.service.driver"
+DRIVER = "fxminify.service.workers.driver"
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import psutil
 import pytest
 from serving import OPTIONS, Served, serving
 
-from fxminify.minifier.server import access, connections
-from fxminify.minifier.server.connections import MOST_BYTES, WAITING
+from fxminify.service.http import access, connections
+from fxminify.service.http.connections import MOST_BYTES, WAITING
 from fxminify.store.index import TokenScope
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fxminify.minifier.service.local import LocalWorker
+from fxminify.service.workers.local import LocalWorker
 
 
 def test_a_worker_that_can_never_work_is_not_started_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,8 @@ from fastapi.routing import APIRoute
 from indexes import add, chain, failing, minify
 from serving import ON_BOTH, OPTIONS, Answer, Served, serving, with_storage
 
-from fxminify.minifier.server.forms import forms, previews
-from fxminify.minifier.server.pages import BUGS, pages
+from fxminify.service.http.forms import forms, previews
+from fxminify.service.http.pages import BUGS, pages
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.index import BugStatus, Index, State, TaskState, TokenScope
 from fxminify.store.index.sessions import LASTS

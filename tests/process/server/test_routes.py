@@ -33,10 +33,10 @@ from schemathesis.specs.openapi.checks import (
 from serving import ON_BOTH, OPTIONS, Answer, Served, body_of, serving, with_storage
 from starlette.types import Message
 
-from fxminify.minifier.server.app import described
-from fxminify.minifier.server.routes import probes, router
-from fxminify.minifier.server.service import STREAMS
-from fxminify.minifier.server.stream import events
+from fxminify.service.http.app import described
+from fxminify.service.http.routes import probes, router
+from fxminify.service.http.service import STREAMS
+from fxminify.service.http.stream import events
 from fxminify.store.index import Index, State, TaskState, TokenScope
 from fxminify.store.index.tables import BugRow, EventRow
 

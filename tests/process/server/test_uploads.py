@@ -22,8 +22,8 @@ import pytest
 from indexes import chain, failing
 from serving import ON_BOTH, OPTIONS, Served, body_of, serving, with_storage
 
-from fxminify.minifier.server import intake
-from fxminify.minifier.server.service import UPLOADS
+from fxminify.service.http import intake
+from fxminify.service.http.service import UPLOADS
 from fxminify.store.document.case import to_json
 from fxminify.store.errors import StoreError
 from fxminify.store.failure import Failure

@@ -17,8 +17,8 @@ import pytest
 from desks import invoke
 from indexes import add, chain, failing, minify
 
-from fxminify.minifier.service.notify import Notifier
-from fxminify.minifier.service.targets import BadTargets, Target, read
+from fxminify.service.workers.notify import Notifier
+from fxminify.service.workers.targets import BadTargets, Target, read
 from fxminify.store.index import BugStatus, DeliveryState, Index
 from fxminify.store.index.deliveries import WHATS
 
@@ -26,8 +26,8 @@ from fxminify.store.index.deliveries import WHATS
 KILLED = """
 import sys
 from pathlib import Path
-from fxminify.minifier.service.notify import Notifier
-from fxminify.minifier.service.targets import read
+from fxminify.service.workers.notify import Notifier
+from fxminify.service.workers.targets import read
 from fxminify.store.index import Index
 targets, page = read(Path(sys.argv[2]))
 Notifier(Index.open(sys.argv[1]), targets, page, lambda event, text: None).step()

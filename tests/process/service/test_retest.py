@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from indexes import add, failing, one_relu
 
-from fxminify.minifier.service.driver import Job, drive
-from fxminify.minifier.service.log import TaskLog
+from fxminify.service.workers.driver import Job, drive
+from fxminify.service.workers.log import TaskLog
 from fxminify.store.document.case import Case
 from fxminify.store.failure import Frame
 from fxminify.store.index import BugStatus, Index, State, TaskState

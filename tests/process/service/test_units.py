@@ -18,7 +18,7 @@ import pytest
 
 import fxminify
 from fxminify.cli import main
-from fxminify.minifier.service.log import json_lines
+from fxminify.service.workers.log import json_lines
 
 FOLDER = Path(fxminify.__file__).parent / "docs" / "service"
 UNITS = sorted(FOLDER.glob("*.service"))

@@ -9,9 +9,8 @@ import indexes
 import pytest
 from desks import Desk
 
-from fxminify.cli import main
+from fxminify.cli import VERBS, main
 from fxminify.minifier import next_step
-from fxminify.minifier.commands import VERBS
 from fxminify.minifier.commands.answers import ANSWERS, COMMON, ERROR_FIELDS, Form
 
 NAMES = [str(verb.name) for verb in VERBS]

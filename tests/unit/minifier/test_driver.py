@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from fxminify.minifier.service.driver import outcome
-from fxminify.minifier.service.log import TaskLog
 from fxminify.minifier.session import events
+from fxminify.service.workers.driver import outcome
+from fxminify.service.workers.log import TaskLog
 from fxminify.store.index import State, TaskInfo, TaskState
 
 TASK = TaskInfo(

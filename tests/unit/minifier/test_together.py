@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fxminify.minifier.server.together import Together
+from fxminify.service.http.together import Together
 from fxminify.store.errors import StoreError, full
 
 SECONDS = 20

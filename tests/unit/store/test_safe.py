@@ -11,7 +11,7 @@ from careful import dotted
 import fxminify
 
 PACKAGE = Path(fxminify.__file__).parent
-FLOORS = ("store", "backends", "repro_templates", "minifier")
+FLOORS = ("store", "backends", "repro_templates", "minifier", "service")
 FILES = sorted(
     [PACKAGE / "__init__.py", *(p for f in FLOORS for p in (PACKAGE / f).rglob("*.py")), *PACKAGE.glob("cli.py")]
 )

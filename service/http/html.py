@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ... import __version__
+from ...minifier.reporting.overview import short_name
 from ...repro_templates.report.page import environment, look
-from ..reporting.overview import short_name
 from .caller import Caller, Refused
 from .service import Service
 
-_LOOK = look("report.css", "page.css", "pictures.js", "page.js")
+_TEMPLATES = "service/http/templates"
+_LOOK = look("report.css", "page.css", "pictures.js", "page.js", beside=_TEMPLATES)
 _HEADERS = {
     "content-security-policy": (
         f"default-src 'none'; style-src '{_LOOK.style_hash}'; script-src '{_LOOK.script_hash}'; img-src data:; "
@@ -37,7 +38,7 @@ def page(service: Service, caller: Caller, template: str, *, status: int = 200, 
         "look": _LOOK, "name": short_name(service.index), "version": __version__, "asking": caller,
         "warning": service.disk.sentence(), "status": status, "said": "", "here": "", "last": None, "about": None,
     }  # fmt: skip
-    text = environment().get_template(template).render(shared | content)
+    text = environment(_TEMPLATES).get_template(template).render(shared | content)
     return HTMLResponse(text.encode("utf-8", "replace"), status, _HEADERS)
 
 

@@ -1,6 +1,6 @@
 """The worker that `minify serve --work N` starts beside the server: a `minify work` in a process of its own.
 
-``python -m fxminify.minifier.service.local`` reads what to do as JSON from its standard input, since others can see
+``python -m fxminify.service.workers.local`` reads what to do as JSON from its standard input, since others can see
 arguments, and ends when the process does that started it.
 """
 
@@ -61,7 +61,7 @@ class LocalWorker:
 
     def _start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "fxminify.minifier.service.local"], stdin=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "fxminify.service.workers.local"], stdin=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
         assert process.stdin is not None
@@ -72,8 +72,8 @@ class LocalWorker:
 
 def main() -> int:
     """Work until SIGTERM, or until the server is gone."""
+    from ...minifier.sandbox.processes import die_with_parent
     from ...store.errors import StoreError
-    from ..sandbox.processes import die_with_parent
     from .installation import NotServing
     from .log import TaskLog
     from .worker import WorkOptions, work

@@ -1,6 +1,6 @@
 """The driver of a task: a process that does it, renews its lease, and stores the result.
 
-A worker starts it as ``python -m fxminify.minifier.service.driver`` with a `Job` on its standard input, and it ends
+A worker starts it as ``python -m fxminify.service.workers.driver`` with a `Job` on its standard input, and it ends
 when the worker does. SIGTERM, or the loss of the lease, ends the minification as Ctrl-C does, and the task is given
 back. The fence of the capture guards all its writes about the capture, and the fence of the task all writes about
 the task.
@@ -18,16 +18,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import InvalidSpec
+from ...minifier.consent import NOT_TRUSTED, AgreedCase, may_run
+from ...minifier.oracle.ablation import layers, stored
+from ...minifier.sandbox.processes import die_with_parent
+from ...minifier.session import events
+from ...minifier.session.minify import OPEN, minify
+from ...minifier.session.options import MinifyOptions
 from ...store import codec
 from ...store.errors import StoreError, is_temporary
 from ...store.index import Index, State, StoredCase, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED, own_name
-from ..consent import NOT_TRUSTED, AgreedCase, may_run
-from ..oracle.ablation import layers, stored
-from ..sandbox.processes import die_with_parent
-from ..session import events
-from ..session.minify import OPEN, minify
-from ..session.options import MinifyOptions
 from .fixed import retest_bug
 from .log import TaskLog
 

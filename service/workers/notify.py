@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import __version__
+from ...minifier.oracle import ablation
+from ...minifier.printable import shown, shown_json
+from ...minifier.reporting.export import stored_repro
 from ...store.errors import StoreError
 from ...store.index import BugInfo, DeliveryInfo, DeliveryState, Index
-from ..oracle import ablation
-from ..printable import shown, shown_json
-from ..reporting.export import stored_repro
 from .targets import MaybeSent, Notice, NotSent, Target
 
 #: Seconds between two looks.

@@ -19,8 +19,8 @@ from ...store import temporary
 from ...store.errors import StoreError
 from ...store.index import Index
 from ...store.spool.spool import is_loopback
-from ..service.local import LocalWorker
-from ..service.notify import Notifier
+from ..workers.local import LocalWorker
+from ..workers.notify import Notifier
 from .app import application
 from .connections import LimitedProtocol
 from .disk import Disk, DiskState

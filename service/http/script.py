@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from ...minifier.reporting.export import stored_repro
 from ...repro_templates.formats import find
 from ...store.index import Index
-from ..reporting.export import stored_repro
 from .caller import Refused
 
 

@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...backends.running.deaths import signal_name
+from ...minifier.sandbox.processes import kill_tree
+from ...minifier.session.options import MinifyOptions
 from ...store import codec
 from ...store.errors import StoreError, is_temporary
 from ...store.index import Index, TaskInfo, TaskState, queue, signing
 from ...store.index.leases import RENEWED
-from ..sandbox.processes import kill_tree
-from ..session.options import MinifyOptions
 from .driver import AWAY, Job
 from .installation import serving
 from .log import TaskLog
@@ -200,7 +200,7 @@ class TaskWorker:
             self._store, task.id, task.fence, os.getpid(), can, options, self._log.as_json, self._options.keys
         )  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-m", "fxminify.minifier.service.driver"], stdin=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "fxminify.service.workers.driver"], stdin=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
         driver = _Driver(task, process, time.monotonic())
@@ -241,7 +241,7 @@ def work(store: str, options: WorkOptions, log: TaskLog) -> int:
     """Take tasks from the queue of ``store``, a path or a URL. Return the number of tasks taken.
 
     SIGTERM and Ctrl-C, raised as `KeyboardInterrupt`, end it: the tasks of running drivers are given back. Raises
-    `StoreError`, and `fxminify.minifier.service.installation.NotServing` if torch cannot be imported.
+    `StoreError`, and `fxminify.service.workers.installation.NotServing` if torch cannot be imported.
     """
     signing.accept(options.keys)
     with Index.open(store) as index:

@@ -1,4 +1,4 @@
-"""The application of `minify serve`: its routes behind `fxminify.minifier.server.access`, its errors in a sentence."""
+"""The application of `minify serve`: its routes behind `fxminify.service.http.access`, its errors in a sentence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The forms of the pages. Each changes one thing and redirects to a page, which can be reloaded safely.
 
 Merging and splitting first show their effect. A form must carry the key that its page got for this caller
-(`fxminify.minifier.server.caller`), whatever origin the browser reports.
+(`fxminify.service.http.caller`), whatever origin the browser reports.
 """
 
 from __future__ import annotations

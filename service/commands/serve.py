@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from ...minifier.commands.verbs import Problem, index_argument
 from .notify import notified, targets
-from .verbs import Problem, index_argument
 
 _MB = 1 << 20
 
@@ -62,9 +62,9 @@ def serve(
     of this machine, and runs nothing of a capture: `minify work` does, which --work N starts beside it.
     """
     try:
-        from ..server.serve import CannotListen
-        from ..server.serve import serve as serving
-        from ..server.service import ServeOptions
+        from ..http.serve import CannotListen
+        from ..http.serve import serve as serving
+        from ..http.service import ServeOptions
     except ModuleNotFoundError as error:
         raise Problem(f"{error.name} is not installed: pip install 'fxminify[service]'") from error
     if (tls_cert is None) != (tls_key is None):
@@ -83,7 +83,7 @@ def serve(
 
 def _json_log() -> Callable[[str], None]:
     """Make every log of this process JSON. Returns what writes a sentence to it."""
-    from ..service.log import json_lines
+    from ..workers.log import json_lines
 
     json_lines()
     log = logging.getLogger("fxminify")

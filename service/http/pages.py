@@ -16,6 +16,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import RedirectResponse
 
+from ...minifier.reporting import groups
+from ...minifier.reporting.overview import in_brief, in_full
 from ...repro_templates.formats import formats
 from ...repro_templates.report.days import days
 from ...repro_templates.report.html import Detail
@@ -27,8 +29,6 @@ from ...store.index import BugInfo, BugStatus, CaptureInfo, Index, State, TaskSt
 from ...store.index.bugs import BugFilter, BugOrder, Sighting
 from ...store.index.tasks import OPEN as OPEN_TASKS
 from ...store.text import count
-from ..reporting import groups
-from ..reporting.overview import in_brief, in_full
 from .caller import Refused
 from .html import page
 from .routes import READ, TRIAGE, Asking, Served

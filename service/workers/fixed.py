@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...backends.provenance.spec import BackendSpec, CannotLoad
+from ...minifier.consent import AgreedCase, may_run, refuse
+from ...minifier.oracle.replay import LIMIT, replay
+from ...minifier.regression.retest import RetestOptions, installation, keep, retest_case, run
+from ...minifier.sandbox.launcher import BackendImportError, SandboxError
+from ...minifier.session.capture import variants
+from ...minifier.session.options import MinifyOptions
+from ...minifier.session.resources import SharedResources
 from ...repro_templates.processes import Processes
 from ...store.errors import StoreError
 from ...store.failure import Failure
 from ...store.index import Index, Retest, RetestResult
 from ...store.matching import FailureMatcher
-from ..consent import AgreedCase, may_run, refuse
-from ..oracle.replay import LIMIT, replay
-from ..regression.retest import RetestOptions, installation, keep, retest_case, run
-from ..sandbox.launcher import BackendImportError, SandboxError
-from ..session.capture import variants
-from ..session.options import MinifyOptions
-from ..session.resources import SharedResources
 
 
 @dataclass(frozen=True, slots=True)

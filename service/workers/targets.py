@@ -37,11 +37,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ... import __version__
+from ...minifier.sandbox.processes import kill_tree
 from ...store import codec
 from ...store.index.deliveries import PER_DAY, WHATS
 from ...store.spool.sender import NoRedirect
 from ...store.spool.spool import is_loopback
-from ..sandbox.processes import kill_tree
 
 #: The events of a target whose table names none.
 USUAL = ("verified", "fixed", "regressed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .list import PAGE
-from .verbs import Problem, as_json, dump, index_argument
+from ...minifier.commands.list import PAGE
+from ...minifier.commands.verbs import Problem, as_json, dump, index_argument
 
 #: The states of tasks, as in `fxminify.store.index.tables.TaskState`, which takes long to import.
 STATES = ("queued", "leased", "waiting", "done", "failed", "cancelled", "quarantined")
@@ -32,8 +32,8 @@ def tasks(
 
     A cancelled task is not queued again by itself, a task that is retried begins with all its attempts.
     """
+    from ...minifier.commands.terminal import listings
     from ...store.index import Index, TaskState
-    from .terminal import listings
 
     if cancel is not None and retry is not None:
         raise Problem("cancel a task or retry one, not both at once.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .verbs import Problem, as_json, dump, index_argument
+from ...minifier.commands.verbs import Problem, as_json, dump, index_argument
 
 #: The scopes of tokens, as in `fxminify.store.index.tokens.TokenScope`, which takes long to import.
 SCOPES = ("submit", "run", "read", "triage", "work", "admin")
@@ -32,8 +32,8 @@ def tokens(db: str, new: str | None, scopes: tuple[str, ...], revoke: int | None
     A token is proved with the key of the user who makes it, so make it as the
     user of the server.
     """
+    from ...minifier.commands.terminal import listings
     from ...store.index import Index, TokenScope
-    from .terminal import listings
 
     if new is not None and revoke is not None:
         raise Problem("make a token or revoke one, not both at once.")

@@ -10,10 +10,10 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from ...minifier.printable import shown, shown_json
+from ...minifier.session import events
 from ...store.index import TaskInfo
 from ...store.text import count, printable
-from ..printable import shown, shown_json
-from ..session import events
 
 
 class JsonLines(logging.Formatter):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .list import PAGE
-from .verbs import Problem, as_json, dump, index_argument
+from ...minifier.commands.list import PAGE
+from ...minifier.commands.verbs import Problem, as_json, dump, index_argument
 
 if TYPE_CHECKING:
-    from ..service.targets import Target
+    from ..workers.targets import Target
 
 
 def notified(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,7 +26,7 @@ def notified(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def targets(path: Path | None) -> tuple[list[Target], str]:
     """The targets of a file and the address of the pages, none without a file. Raises `Problem`."""
-    from ..service.targets import BadTargets, read
+    from ..workers.targets import BadTargets, read
 
     if path is None:
         return [], ""
@@ -50,12 +50,12 @@ def notify(db: str, send: Path | None, limit: int | None, after: int, json_: boo
 
     `minify work --notify FILE` and `minify serve --notify FILE` send them all the time.
     """
+    from ...minifier.commands.terminal import listings
     from ...store.errors import without_password
     from ...store.index import Index
-    from .terminal import listings
 
     if send is not None:
-        from ..service.notify import Notifier
+        from ..workers.notify import Notifier
 
         told, page = targets(send)
         with Index.open(db) as index:

@@ -14,6 +14,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from ... import __version__
+from ...minifier.reporting.gathering import gather
+from ...minifier.reporting.report import CaptureReport
 from ...store.document.case import Json
 from ...store.errors import StoreError
 from ...store.failure import FailureKind
@@ -32,8 +34,6 @@ from ...store.index.arrivals import Arrival, Stored
 from ...store.index.bug_labels import named
 from ...store.index.bugs import BugFilter, Sighting
 from ...store.privacy import private_json
-from ..reporting.gathering import gather
-from ..reporting.report import CaptureReport
 from .access import OPEN
 from .caller import Caller, Refused
 from .disk import DiskState

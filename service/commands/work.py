@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from ...minifier.commands.verbs import Problem, as_json, index_argument, repeated
 from .notify import notified, targets
-from .verbs import Problem, as_json, index_argument, repeated
 
 
 @click.command(short_help="Minify captures without being asked, as a worker.")
@@ -60,11 +60,11 @@ def work(
     them. Workers on any number of machines can share a DB. Ended by SIGTERM or Ctrl-C, a worker gives its tasks
     back, and another worker continues where it stopped.
     """
-    from ..service.installation import NotServing
-    from ..service.log import TaskLog
-    from ..service.worker import WorkOptions
-    from ..service.worker import work as serve
-    from ..session.options import MinifyOptions
+    from ...minifier.session.options import MinifyOptions
+    from ..workers.installation import NotServing
+    from ..workers.log import TaskLog
+    from ..workers.worker import WorkOptions
+    from ..workers.worker import work as serve
 
     minify = MinifyOptions(jobs=jobs, budget=budget, trust=trust, replays=replays, runs=runs, explain=explain)
     if wrong := next((label for label in labels if not label or label.split() != [label]), None):

@@ -16,7 +16,7 @@ from ...store.index import Index, TokenInfo
 from ...store.index.arrivals import Arrival, Stored
 from ...store.index.signing import CaptureSigner
 from ...store.spool.spool import is_loopback
-from ..service.targets import Target
+from ..workers.targets import Target
 from .disk import Disk
 from .metrics import Metrics
 from .together import Together

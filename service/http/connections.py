@@ -3,7 +3,7 @@
 uvicorn gives the head of a request neither a limit of bytes nor one of time, and reads a body to its end that was
 refused. Here a connection is closed that sends no whole head in time, whose head, chunk sizes and trailers are too
 long, or whose body goes on after the answer. The number of connections without a whole head is limited: the oldest one
-goes first. The limits of bodies are in `fxminify.minifier.server.access`.
+goes first. The limits of bodies are in `fxminify.service.http.access`.
 """
 
 from __future__ import annotations

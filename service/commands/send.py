@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from .verbs import Problem, as_json, dump
+from ...minifier.commands.verbs import Problem, as_json, dump
 
 
 @click.command(short_help="Send captures that wait in the spool to their server.")
