@@ -3,7 +3,8 @@
 `SelectedGraphs` sees each graph that Dynamo passes to a backend, and gives the program the compiled graph, the graph
 itself, or a graph of which the backend compiled a part. It notes in the journal which graphs it met, and which nodes
 were compiled where that is a part. A graph has the same name in each run of the program, as long as Dynamo makes the
-same graphs in the same order.
+same graphs in the same order. Guards that a backend adds on symbolic sizes change the graphs that follow, so a graph
+with such sizes is always compiled, unless nothing is selected.
 
 Importing this module loads no torch.
 """
@@ -22,6 +23,7 @@ from typing import Any
 from ...store.document.case import Json
 from . import seam
 from .journal import Journal
+from .log import log
 from .selection import COMPILED, MET, UNCUT, CompiledPart, GraphSelection, MetGraph, PartRange
 
 #: The names of symbolic sizes and of numbers that are not known.
@@ -36,6 +38,7 @@ def apply(selection: GraphSelection, journal: Journal, below: seam.Observer | No
 
 class _Inside(threading.local):
     a_selected_graph = False
+    a_dropped_graph = False
 
 
 class SelectedGraphs:
@@ -50,6 +53,8 @@ class SelectedGraphs:
         self._inside = _Inside()
 
     def compiling(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
+        if self._inside.a_dropped_graph:
+            return call()
         if seam.ours() or self._inside.a_selected_graph:
             return self._pass_on(wrapped, gm, inputs, call)
         from .graph_parts import CannotCut, compile_range, described, parts_of
@@ -58,7 +63,11 @@ class SelectedGraphs:
         name = self._name(gm, inputs)
         self._note(MET, self._described(name, wrapped, parts))
         wanted = self._selection.range_of(name) if self._selection.compiles(name) else PartRange(0, 0)
-        if wanted is not None and wanted.first >= wanted.end:
+        if wanted is None or (wanted.first == 0 and wanted.end >= len(parts)):
+            return self._whole(wrapped, gm, inputs, call)
+        if self._selection.graphs:
+            self._guard_as_whole(wrapped, gm, inputs)
+        if wanted.first >= wanted.end:
             return seam.prepare(gm.forward)
 
         def compiled(piece: Any, given: Sequence[Any]) -> Any:
@@ -68,8 +77,6 @@ class SelectedGraphs:
             finally:
                 self._inside.a_selected_graph = False
 
-        if wanted is None or (wanted.first == 0 and wanted.end >= len(parts)):
-            return self._whole(wrapped, gm, inputs, call)
         chosen = parts[wanted.first : wanted.end]
         self._note(COMPILED, asdict(CompiledPart(name, described(chosen))))
         try:
@@ -84,6 +91,26 @@ class SelectedGraphs:
             return self._pass_on(wrapped, gm, inputs, call)
         finally:
             self._inside.a_selected_graph = False
+
+    def _guard_as_whole(self, wrapped: Any, gm: Any, inputs: Sequence[Any]) -> None:
+        """Compile the whole graph and drop the result, so that Dynamo has the guards on symbolic sizes that this adds.
+
+        Without them Dynamo makes other graphs afterwards, which a selection does not name. An error of the backend is
+        dropped, too: the graph is not selected.
+        """
+        import copy
+
+        import torch
+
+        if not any(isinstance(value, torch.SymInt) for value in inputs):
+            return
+        self._inside.a_dropped_graph = True
+        try:
+            wrapped(copy.deepcopy(gm), inputs)
+        except Exception:  # noqa: BLE001  whatever a backend raises
+            log.debug("a graph that is not selected does not compile", exc_info=True)
+        finally:
+            self._inside.a_dropped_graph = False
 
     def _pass_on(self, wrapped: Any, gm: Any, inputs: Sequence[Any], call: Callable[[], Any]) -> Any:
         return call() if self._below is None else self._below.compiling(wrapped, gm, inputs, call)

@@ -183,3 +183,34 @@ def test_only_what_is_selected_reaches_the_backend(tmp_path: Path) -> None:
         torch.testing.assert_close(other, result)
     (noted,) = [json.loads(line) for line in told(tmp_path, "compiled_part")]
     assert (noted["graph"], [node["operator"] for node in noted["nodes"]]) == (names[1], part)
+
+
+@pytest.mark.parametrize("selected", [{}, {"another": None}, {"first": PartRange(0, 1)}])
+def test_guards_of_a_graph_that_is_not_selected_stay(selected: dict[str, PartRange | None], tmp_path: Path) -> None:
+    """The backend wants a size to be a number, so a second size makes a second graph; and it raises in the second."""
+    sizes: list[int] = []
+
+    def backend(gm: fx.GraphModule, inputs: list[Any]) -> Any:
+        sizes.extend(int(value) for value in inputs if isinstance(value, torch.SymInt))
+        if len(sizes) > 1:
+            raise ValueError("no second size")
+        return gm.forward
+
+    def named(selection: GraphSelection, folder: Path) -> list[str]:
+        torch._dynamo.reset()
+        folder.mkdir(exist_ok=True)
+        seam.attach(SelectedGraphs(selection, Journal(str(folder)), None))
+        try:
+            compiled = torch.compile(lambda x: x.sin() * 2, backend=backend, dynamic=True)
+            torch.testing.assert_close(
+                [compiled(torch.ones(n)) for n in (4, 5)], [torch.ones(n).sin() * 2 for n in (4, 5)]
+            )
+        finally:
+            seam.detach()
+        return [json.loads(line)["name"] for line in told(folder, "graph")]
+
+    one = named(GraphSelection({}), tmp_path)
+    assert (len(one), sizes) == (1, [])
+    chosen = {one[0] if name == "first" else name: part for name, part in selected.items()}
+    first, *more = named(GraphSelection(chosen), tmp_path / "selected")
+    assert ([first], len(more), sizes) == ((one, 1, [4, 5]) if selected else (one, 0, []))
