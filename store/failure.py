@@ -170,7 +170,7 @@ class Failure:
             return said if what == "value" or what in said else f"{what}: {said}"
         if self.causes and installed().wrappers.search(self.message):
             return self.root_cause()
-        text = in_one_line(_INTERPRETED.sub(r"while executing \1", self.message.strip()))
+        text = in_one_line(_INTERPRETED.sub(r"while executing \1", _STAMP.sub("", self.message.strip())))
         if self.kind is FailureKind.CRASH:
             died = self.diagnosis() or (f"in {found}" if (found := c_frame(self.diagnostics)) else "")
             said = text or str(self.kind)
@@ -295,5 +295,7 @@ def _prose(rest: str) -> Iterator[str]:
 #: A message that only the interpreter of FX wrote, because the exception had none.
 _INTERPRETED = re.compile(r"\AWhile executing %\w+ : .*= call_\w+\[target=([\w.]+)\].*")
 #: A masked position in a local source file, and a run of masked operands.
+#: The time at the head of a line of a log.
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\s")
 _PLACE = re.compile(r"^<place>: |<path>(?:/[\w.-]+)?, ")
 _ALIKE = re.compile(r"(<value>)(?:, <value>){2,}")

@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool, Pool, QueuePool
 from ..errors import ForeignValue, LeaseLost, StoreError, UnknownRow, UnreadableRow, explained
 from . import sqlite
 from .logs import ENGINE, alembic_unheard, unheard
-from .tables import SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow, TokenRow
+from .tables import FIRST, SCHEMA, Base, BugRow, CaptureRow, LeaseRow, ReductionRow, RoundRow, TokenRow
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -308,16 +308,26 @@ def _check(revision: str | None, name: str, *, create: bool) -> None:
             raise StoreError(
                 f"{name} is empty: `minify capture --db {shlex.quote(name)} SCRIPT` writes a program's failures there"
             )
-    elif revision == COPYING:
+        return
+    if revision == COPYING:
         raise StoreError(
             f"{name} is a copy that is not whole yet: `minify copy FROM {shlex.quote(name)}` goes on with it"
         )
-    elif revision > SCHEMA:
-        raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
-    elif revision < SCHEMA:
+    check_age(revision, name)
+    if revision < SCHEMA:
         raise StoreError(
             f"{name} was written by an older fxminify (schema {revision}): "
             f"`minify upgrade {shlex.quote(name)}` brings it up to date"
+        )
+
+
+def check_age(revision: str, name: str) -> None:
+    """Raise `StoreError` for a schema that is newer than `SCHEMA` or older than `FIRST`."""
+    if revision > SCHEMA:
+        raise StoreError(f"{name} was written by a newer fxminify: upgrade with `pip install -U fxminify`")
+    if revision < FIRST:
+        raise StoreError(
+            f"{name} has schema {revision}, which only development versions wrote: capture the failures again"
         )
 
 

@@ -25,6 +25,8 @@ _T = TypeVar("_T")
 
 #: The newest revision under ``migrations/versions``. Revisions are numbers, so that they can be compared.
 SCHEMA = "0011"
+#: The oldest schema that was released.
+FIRST = "0011"
 
 
 class State(StrEnum):

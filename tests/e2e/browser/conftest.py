@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pages import Browse, OpenPage
 
+from fxminify.docs.pictures import chromium
 from fxminify.minifier.reporting.overview import overview
 from fxminify.repro_templates.report.html import render
 from fxminify.store.index import Index
@@ -27,15 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    installed = next((found for name in names if (found := shutil.which(name))), None)
     with playwright.sync_playwright() as driver:
         try:
-            chromium = driver.chromium.launch(executable_path=installed, args=["--no-sandbox"])
+            browser = chromium(driver)
         except playwright.Error as error:
             pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        yield chromium
-        chromium.close()
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

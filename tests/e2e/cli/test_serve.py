@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -192,10 +193,11 @@ def test_a_worker_beside_the_server_is_started_again_and_ends_with_it(desk: Desk
 
 
 def test_what_is_wrong_is_a_sentence(desk: Desk) -> None:
-    old = Path(__file__).parents[2] / "process" / "store" / "schema_0005.sqlite"
-    (desk.path / "old.db").write_bytes(old.read_bytes())
+    Index.open(str(desk.path / "old.db"), create=True).close()
+    with closing(sqlite3.connect(desk.path / "old.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0003'")
     done = desk.minify("serve", "old.db")
-    assert (done.returncode, "`minify upgrade old.db`" in done.stderr) == (2, True)
+    assert (done.returncode, "old.db has schema 0003, which only development" in done.stderr) == (2, True), done.stderr
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = desk.minify("serve", "new.db", "--port", listener.getsockname()[1])
     assert (taken.returncode, "cannot be listened at" in taken.stderr) == (2, True)
