@@ -7,6 +7,7 @@ captured graph, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +18,8 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import RedirectResponse
 
 from ...minifier.reporting import groups
+from ...minifier.reporting import known as known_bugs
+from ...minifier.reporting.known import KnownBug
 from ...minifier.reporting.overview import in_brief, in_full
 from ...repro_templates.formats import formats
 from ...repro_templates.report.days import days
@@ -34,6 +37,7 @@ from .html import page
 from .routes import READ, TRIAGE, Asking, Served
 from .script import ScriptFile, of_bug
 
+_log = logging.getLogger("fxminify")
 #: Bugs on a page, and captures and tasks on the page of a bug.
 BUGS, CAPTURES, TASKS = 50, 20, 10
 #: Tasks on a page of their own, and the most that workers are said to be at.
@@ -55,7 +59,8 @@ Text = Annotated[str, Query(max_length=1000)]
 
 @dataclass(frozen=True, slots=True)
 class BugLine:
-    """A bug in a list. ``about`` is its backend and the operators of its smallest graph."""
+    """A bug in a list. ``about`` is its backend and the operators of its smallest graph, ``known`` its entry in
+    ``known.toml``."""
 
     id: int
     about: str
@@ -71,6 +76,7 @@ class BugLine:
     comes_from: str
     last_seen: str
     labels: tuple[str, ...]
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +155,9 @@ def bugs_page(
         ("Label", "label", label, _choices(served.index.bugs.labels(), label)),
         ("First", "order", by.value, _ORDERS),
     ]
+    known = _known(served.index)
     return page(
-        served, asking, "page_bugs.html.j2", here="Bugs", last=last, lines=[bug_line(bug) for bug in found.bugs],
+        served, asking, "page_bugs.html.j2", here="Bugs", last=last, lines=[bug_line(bug, known) for bug in found.bugs],
         totals=served.index.bugs.totals(), text=q, filters=filters, is_filtered=bool(asked),
         labelled=f"/bugs?{urlencode([*unlabelled.items(), ('label', '')])}",
         first=address() if after or before else "",
@@ -170,7 +177,8 @@ def bug_page(served: Served, asking: Asking, id: Id, format: Text = "script", do
     sightings = index.bugs.sightings(id)
     return page(
         served, asking, "page_bug.html.j2", last=last, about=id, said=_SAID.get(done, ""), bug=bug, line=bug_line(bug),
-        facts=_facts(bug, shown, detail), detail=None if detail is None else replace(detail, facts=()),
+        facts=_facts(bug, shown, detail, _entry(bug, _known(index))),
+        detail=None if detail is None else replace(detail, facts=()),
         script=script, problem=problem, formats=list(formats()), chart=_chart(sightings),
         seen_with=_by_versions(sightings), captures=_captures(index, bug.ids[:CAPTURES]),
         tasks=index.tasks.newest(bug=id, limit=TASKS), labels=index.bugs.labels() if asking.may(TRIAGE) else (),
@@ -265,8 +273,8 @@ def _choices(names: Iterable[str], chosen: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def bug_line(bug: BugInfo) -> BugLine:
-    """Describe a bug for a list."""
+def bug_line(bug: BugInfo, known: Sequence[KnownBug] = ()) -> BugLine:
+    """Describe a bug for a list. ``known`` are the bugs that the team knows."""
     state, states = groups.state(bug.states) if bug.states else (State.PENDING, "")
     operators = bug.calls or bug.operators
     about = "".join(f"{text}: " for text in (bug.backend, operators) if text)
@@ -276,14 +284,28 @@ def bug_line(bug: BugInfo) -> BugLine:
         captures=bug.captures, occurrences=bug.occurrences,
         nodes=groups.nodes(bug.nodes_before, bug.nodes_after).replace("→", " → "), state=state, states=states,
         status=bug.status, comes_from=without_paths(bug.comes_from, 200), last_seen=bug.last_seen, labels=bug.labels,
+        known="" if (entry := _entry(bug, known)) is None else without_paths(entry.text(), 300),
     )  # fmt: skip
+
+
+def _entry(bug: BugInfo, known: Sequence[KnownBug]) -> KnownBug | None:
+    return known_bugs.find(known, bug.signature, bug.calls or bug.operators)
+
+
+def _known(index: Index) -> Sequence[KnownBug]:
+    """The entries of ``known.toml``; a file that cannot be read is named in the log and has none."""
+    try:
+        return known_bugs.beside(index.name)
+    except StoreError as error:
+        _log.warning("%s", error)
+        return ()
 
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def _facts(bug: BugInfo, shown: int | None, detail: Detail | None) -> Sequence[tuple[str, str]]:
+def _facts(bug: BugInfo, shown: int | None, detail: Detail | None, known: KnownBug | None) -> Sequence[tuple[str, str]]:
     """List the facts at the top of the page of a bug."""
     sizes = groups.nodes(bug.nodes_before, bug.nodes_after).replace("→", " → ")
     facts = [
@@ -295,6 +317,7 @@ def _facts(bug: BugInfo, shown: int | None, detail: Detail | None) -> Sequence[t
         ("Seen", f"{count(bug.occurrences, 'time')}, first {minute(bug.created)}, last {minute(bug.last_seen)}"),
         ("Shown below", f"capture {shown}" if shown is not None and bug.captures > 1 else ""),
         *(() if detail is None else detail.facts),
+        *(() if known is None else (("Known", known.text()), ("Way around", known.way_around), ("Note", known.note))),
     ]
     return [(name, value) for name, value in facts if value]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import __version__
-from ...minifier.oracle import ablation
 from ...minifier.printable import shown, shown_json
 from ...minifier.reporting.export import stored_repro
+from ...minifier.reporting.gathering import gather
 from ...store.errors import StoreError
 from ...store.index import BugInfo, DeliveryInfo, DeliveryState, Index
 from .targets import MaybeSent, Notice, NotSent, Target
@@ -123,10 +123,10 @@ class Notifier:
     def _layer(self, bug: int) -> str:
         try:
             capture = self._index.bugs.with_script(bug)
-            found = None if capture is None else ablation.stored(self._index, capture)
+            layer = None if capture is None else gather(self._index, capture).layer
         except StoreError:
             return ""
-        return "" if found is None else found.enters
+        return "" if layer is None else layer.layer or ""
 
     def _text(self, one: DeliveryInfo, content: dict[str, Any]) -> str:
         """A message about one bug, for people: of a verified script the text of an issue."""

@@ -216,6 +216,20 @@ def test_the_list_is_searched_filtered_and_read_by_key(served: Served) -> None:
 
 
 @ON_BOTH
+def test_a_bug_that_the_team_knows_is_marked(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    entry = {"signature": person.served.index.bugs.get(2).signature, "url": "https://example.com/issues/7"}
+    entry |= {"state": "fixed in 2.14", "way_around": "<b>none</b>"}
+    (tmp_path / "known.toml").write_text("[[known]]\n" + "".join(f'{k} = "{v}"\n' for k, v in entry.items()))
+    place = "https://example.com/issues/7 (fixed in 2.14)"
+    assert person.open("/bugs").text.count(f"known: {place}") == 1
+    assert {place, "<b>none</b>"} <= set(person.open("/bugs/2").said)
+    assert "example.com" not in person.open("/bugs/1").text
+    assert "example.com" not in str(person.served.get("/api/v1/bugs/2").json)
+    (tmp_path / "known.toml").write_text("[[known]]\nsignature = 1\n")
+    assert "known:" not in person.open("/bugs").text
+
+
 def test_forms_change_bugs_and_lead_back(served: Served) -> None:
     filled(served.index)
     index, person = served.index, Person(served)

@@ -17,6 +17,7 @@ import pytest
 from desks import invoke
 from indexes import add, chain, failing, minify
 
+from fxminify.minifier.oracle.ablation import SAME, Ablation, AblationRow
 from fxminify.service.workers.notify import Notifier
 from fxminify.service.workers.targets import BadTargets, Target, read
 from fxminify.store.index import BugStatus, DeliveryState, Index
@@ -142,7 +143,10 @@ def test_a_webhook_is_told_of_each_bug_and_event_once(index: Index, listener: Li
     minify(index, id, chain(["sin"]), script="import torch\n")
     hook.step()
     assert [body["what"] for _, _, body in listener.got] == ["new"]  # the rest waits for what explains it
-    index.artifacts.save(id, "ablation", {"rows": [], "enters": "Dynamo"})
+    reduction = index.reductions.last(id)
+    assert reduction is not None
+    rows = (AblationRow("eager", "Dynamo", SAME),)
+    index.artifacts.save(id, "ablation", Ablation(rows, "Dynamo", reduction=reduction.id).to_json())
     index.tasks.cancel(next(task.id for task in index.tasks.page() if task.kind == "ablate"))
     for fixed in (True, False, True, False):
         index.triage.retested(id, {"torch": "2.14.0"}, fixed=fixed)
