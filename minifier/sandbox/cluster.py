@@ -8,16 +8,19 @@ when a cluster is used. It transfers bytes of JSON and of tensors only.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import itertools
 import json
 import logging
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from ... import __version__
 from ...backends.provenance.access import ALL, Access
@@ -34,6 +37,8 @@ INLINE = 1 << 16
 RESENT = 2
 #: Seconds to wait for a scheduler, and for its first worker.
 CONNECT_TIMEOUT = 60.0
+#: Seconds to wait for a connection to its address.
+REACH_TIMEOUT = 10.0
 
 
 _LOG = logging.getLogger(__name__)
@@ -81,15 +86,45 @@ def connect(where: str) -> Iterator[Cluster]:
             local = distributed.LocalCluster(n_workers=int(place), threads_per_worker=1, dashboard_address=None)
         address = local if local is not None else f"{'tcp' if kind == 'dask' else kind}:{place}"
         try:
+            if local is None:
+                _reach(kind, place)
             client = distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
             client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
         except (OSError, TimeoutError) as error:
-            raise NoCluster(f"no cluster with a worker answers at {where}: {error}") from error
+            why = str(error) or f"no answer in {REACH_TIMEOUT:g} s"
+            raise NoCluster(f"no cluster with a worker answers at {where}: {why}") from error
         with client:
             yield Cluster(client)
     finally:
         if local is not None:
             local.close()
+
+
+def _reach(kind: str, place: str) -> None:
+    """Raise `OSError` or `TimeoutError` unless a scheduler of Dask listens at ``//HOST:PORT``.
+
+    Dask itself tries a refused connection again until its time is over, and waits for ever for an answer of something
+    else that listens there.
+    """
+    try:
+        address = urlsplit(place)
+        host, port = address.hostname, address.port
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    if host is None or port is None:
+        raise OSError("it names no host and port")
+    socket.create_connection((host, port), REACH_TIMEOUT).close()
+    if kind == "tls":  # its settings are Dask's own
+        return
+
+    core: Any = importlib.import_module("distributed.core")
+
+    async def greet() -> None:
+        comm = await core.connect(f"tcp:{place}", timeout=REACH_TIMEOUT)
+        comm.abort()
+
+    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own
+        thread.submit(asyncio.run, asyncio.wait_for(greet(), REACH_TIMEOUT)).result()
 
 
 class ClusterPool(Workers):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -145,11 +147,27 @@ def test_what_is_no_executor_is_said(where: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 0.5)
-    with (
-        pytest.raises(NoCluster, match=r"no cluster with a worker answers at dask://127.0.0.1:9"),
-        connect("dask://127.0.0.1:9"),
-    ):
+    monkeypatch.setattr(clusters, "REACH_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        where = f"dask://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(NoCluster, match=f"answers at {where}: no answer in 0.5 s"), connect(where):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("dask://127.0.0.1:9", "Connection refused"),
+        ("tcp://127.0.0.1", "it names no host and port"),
+        ("dask://127.0.0.1:x", "Port could not be cast"),
+        ("dask://[127.0.0.1:9", "Invalid IPv6 URL"),
+    ],
+)
+def test_an_address_where_nothing_listens_is_not_tried_again(
+    where: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("distributed.Client", None)
+    with pytest.raises(NoCluster, match=rf"answers at {re.escape(where)}: .*{why}"), connect(where):
         pass
 
 
