@@ -60,7 +60,7 @@ class Header:
     * ``runs`` is the result of the verification (``3 of 3``), ``replays`` the result of replays of the whole
       capture.
     * ``summed`` is True if the script takes gradients of the sum of the outputs. ``public`` is False if it calls
-      the operators that Dynamo records for control flow.
+      the operators that Dynamo records for control flow. ``complete`` is False if the search was stopped.
     * ``layers`` has backend, layer and result of an ablation, ``enters`` its answer.
     * ``matters`` has sentences about the parts that the failure needs, the summary first. ``passing_variant``
       describes the difference to the nearest passing candidate, in words and then in lines that begin with ``-`` or
@@ -86,6 +86,7 @@ class Header:
     timeout: int = 60
     summed: bool = False
     public: bool = True
+    complete: bool = True
     layers: tuple[tuple[str, str, str], ...] = ()
     enters: str = ""
     matters: tuple[str, ...] = ()
@@ -208,9 +209,11 @@ def minified(case: Case, header: Header) -> str:
     text = f"Minified by fxminify {__version__}"
     if header.nodes > case.graph.count:
         text += f" from {count(header.nodes, 'node')} to {case.graph.count}"
-    elif header.nodes:
+    elif header.nodes and header.complete:
         text += f"; {'its only node is needed' if header.nodes == 1 else f'none of its {after} can go'}"
-    text += f" ({count(header.queries, 'query')})." if header.queries else "."
+    asked = [count(header.queries, "query")] if header.queries else []
+    stopped = [] if header.complete else ["the search was stopped"]
+    text += f" ({', '.join([*asked, *stopped])})." if asked or stopped else "."
     if not _SIGNATURE.fullmatch(header.signature):
         return text
     said = identity_in_words(header.signature, header.failure.kind, one_line(called_names(case), 100))

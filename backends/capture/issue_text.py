@@ -93,6 +93,8 @@ def _without_prompts(source: str) -> str:
 def _refused(source: str, language: str) -> str:
     if language.split(" ")[0].strip("{}.") not in _LANGUAGES:
         return f"is {printable(language)[:40]}, not Python"
+    if source.lstrip().startswith("Traceback (most recent call last)"):
+        return "is a traceback, not Python"
     try:
         tree = parse(source, "block")
     except (SyntaxError, ValueError, RecursionError) as error:

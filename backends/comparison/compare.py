@@ -378,6 +378,10 @@ class _Judge:
         ``doubts``.
         """
         place, judged, referenced = result.place, judgement.judged(), judgement.factor == FACTOR
+        ill = None
+        if judged is None and referenced:
+            ill = contradicted(result.e, result.a, judgement.exact, result.tolerance)
+            judged = judgement.beyond_perturbed() if ill is not None else None
         if judged is not None:
             kind = result.kind
             if kind == "value":
@@ -390,10 +394,10 @@ class _Judge:
             doubts.append(CannotCompare("differs, but there is no float64 run to compare with", place))
         elif (times := judgement.let_pass()) > 0:
             self.accepted.times[str(place)] = times
-        elif (ill := contradicted(result.e, result.a, judgement.exact, result.tolerance)) is not None:
+        elif ill is not None:
             said = (
                 f"eager and float64 give {ill.eager:.6g}, compiled {ill.compiled:.6g}, but inputs that differ in "
-                "the last place change the result as much"
+                "the last place change the result, too"
             )
             if self.strict:
                 detail = _figures(ill.judged, result.dtype)

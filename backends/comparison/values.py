@@ -3,7 +3,8 @@
 A value is divergent if its distance from the float64 result is more than ten times what the tolerance, eager's own
 error and the perturbed inputs allow: a compiler may use another algorithm, whose error is a few times eager's.
 The tolerance counts once instead of ten times in a strict comparison, and where a person gave it for the dtype.
-`Judgement.let_pass` returns what counting it ten times lets pass.
+`Judgement.let_pass` returns what counting it ten times lets pass. If eager has the float64 value wherever the results
+differ, the larger of two limits counts: ten times the tolerance, and twice what perturbed inputs change at most.
 Integers and booleans must agree exactly, unless perturbed inputs change them too (an argmax over a tie). If few values
 differ, more perturbed runs are made, because a value next to a step may be on either side of it by chance.
 """
@@ -23,6 +24,8 @@ from ..running.execution import is_plain
 
 #: The multiple of the allowed error that is a divergence without a float64 reference; `FACTOR` is the one with it.
 FACTOR_UNREFERENCED = 1000.0
+#: The multiple of what perturbed inputs move that is a divergence where eager has the float64 value.
+_PERTURBED = 2.0
 #: If at most one of this number of values differs, more perturbed runs are made.
 _VALUES_PER_OUTLIER = 100
 #: Of results with more values only those are looked at that may be divergent, and at most so many of them.
@@ -155,6 +158,15 @@ class Judgement:
         distance = (self.a.to(torch.float64) - self.e.to(torch.float64)).abs()
         wrong = float((self.e != self._truth).sum())
         return Judged("value", int(bad.sum()), self.e.numel(), float(distance[bad].max()), wrong, 0.0)
+
+    def beyond_perturbed(self) -> Judged | None:
+        """Return the divergence in values that lie further off than perturbed inputs move any value, or None.
+
+        It is only meant for results where eager has the float64 value wherever they differ (`contradicted`): eager's
+        error says nothing then, and the multiple of the noise that other results are allowed would let real errors pass
+        in short dtypes.
+        """
+        return None if self._noise is None else self._noise.beyond_perturbed()
 
     def let_pass(self) -> float:
         """The largest error of a value that a strict comparison would report and this one does not, as a multiple of
@@ -301,11 +313,20 @@ class _Noise:
     def bad(self) -> torch.Tensor:
         return self.errors.beyond(self.allowed())
 
+    def beyond_perturbed(self) -> Judged | None:
+        errors = self.errors
+        if self.typical is not errors or not bool((errors.unit > 0).all()):
+            return None
+        most = (errors.moved / errors.unit).max()  # few runs move a single value by chance far or hardly at all
+        allowed = (_PERTURBED * most).clamp(min=self.margin) * errors.unit
+        bad = errors.beyond(allowed)
+        return self.judged(bad, allowed) if bool(bad.any()) else None
+
     def number(self, bad: torch.Tensor) -> int:
         """The number of values that are ``bad``."""
         return int(bad.sum()) * self.step
 
-    def judged(self, bad: torch.Tensor) -> Judged:
+    def judged(self, bad: torch.Tensor, limits: torch.Tensor | None = None) -> Judged:
         errors, number, about = self.errors, self.number(bad), self.step > 1
         eager = self.largest if self.typical is not errors else float(errors.eager.max())
         unlike = bad & errors.unlike
@@ -316,7 +337,7 @@ class _Noise:
             return Judged(kind, number, self.of, float("nan" if nan else "inf"), eager, 0.0, undefined, about)
         error = torch.where(bad & errors.finite, errors.error, errors.zero)
         worst = int(error.argmax())
-        allowed = float(self.allowed().flatten()[worst])
+        allowed = float((self.allowed() if limits is None else limits).flatten()[worst])
         return Judged("value", number, self.of, float(error.max()), eager, allowed, False, about)
 
 

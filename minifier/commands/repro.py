@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,7 +118,14 @@ def run_command(script: Path, search_path: Sequence[str]) -> str:
     """
     needed = [path for path in search_path if Path(path).resolve() != script.resolve().parent]
     variable = f"PYTHONPATH={shlex.quote(os.pathsep.join(map(_relative, needed)))} " if needed else ""
-    return printable(f"{variable}python {shlex.quote(str(script))}")
+    return printable(f"{variable}{_python()} {shlex.quote(str(script))}")
+
+
+def _python() -> str:
+    """This Python as a person would type it: ``python`` if that is what a shell finds."""
+    found = shutil.which("python")
+    is_ours = found is not None and os.path.abspath(found) == os.path.join(sys.prefix, "bin", os.path.basename(found))
+    return "python" if is_ours else shlex.quote(_relative(sys.executable))
 
 
 def _relative(path: str) -> str:

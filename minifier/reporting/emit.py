@@ -97,6 +97,7 @@ class Emitter:
         replays: str = "",
         installed: Installed | None = None,
         early: bool = False,
+        complete: bool = True,
         evidence: Evidence = no_evidence,
     ) -> Draft:
         """Render the script and run it. Safe in another thread. Raises `Unprintable` and `CannotLoad`.
@@ -104,9 +105,12 @@ class Emitter:
         ``replays`` says how often the whole graph failed, unless it always did. ``installed`` was found by a
         worker. The run of an ``early`` script may be forked from a process that has only done the imports of the
         script. ``failure`` may belong to a larger graph: the script states the failure of its own run, and also the
-        ``evidence`` about this very case.
+        ``evidence`` about this very case. ``complete`` is False if the search for smaller cases was stopped.
         """
-        more = {"runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed()}
+        more = {
+            "runs": f"{runs} of {runs}", "replays": replays, "installed": installed or Installed(),
+            "complete": complete and not early,
+        }  # fmt: skip
         best: Draft | None = None
         for way in ways(case, failure):
             header = make_header(self.capture, case, failure, queries=queries, timeout=self.timeout, **way, **more)

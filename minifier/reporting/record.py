@@ -26,7 +26,7 @@ from ...store.signature import signature
 ARTIFACT = "record"
 _TEXTS = ("torch", "python", "platform", "backend", "runs", "replays", "tentative")
 #: Flags, with what they are in the record of an older version.
-_FLAGS = {"summed": False, "public": True}
+_FLAGS = {"summed": False, "public": True, "complete": True}
 _COUNTS = ("nodes", "inputs", "queries", "timeout")
 
 

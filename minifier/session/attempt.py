@@ -47,6 +47,7 @@ from . import layers, needed_variables
 from .capture_session import CaptureSession, again
 from .events import ScriptVerified
 from .reduction import SCRIPT, Reduction
+from .results import STOPPED
 from .script_oracle import ScriptOracle
 from .validation import Validation
 from .verdict_log import VerdictLog
@@ -228,7 +229,7 @@ class EntryAttempt:
                 illustrations.keep(self.session.index, self.session.capture.id, seen)
         if complete:
             return self.result(done)
-        stopped = f"stopped by its budget; to go on: {again(self.session.index, self.session.capture.id)}"
+        stopped = f"{STOPPED}; to go on: {again(self.session.index, self.session.capture.id)}"
         return self.result(replace(done, reason="; ".join(filter(None, (done.reason, stopped)))))
 
     @contextmanager
@@ -505,6 +506,7 @@ class EntryAttempt:
                 embed=self.session.options.embed_data,
                 replays=self.session.shown.seldom(),
                 installed=self.session.installed(),
+                complete=done.found.complete,
                 evidence=partial(self.evidence, case, last.failure if last.same else None),
             )
             drafted = self.session.early.tell_while(draft)

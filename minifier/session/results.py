@@ -9,6 +9,9 @@ from ...store.index import CaptureInfo, State
 from ...store.text import count
 from ..printable import shown
 
+#: How the reason of a capture begins whose search the budget ended.
+STOPPED = "stopped by its budget"
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MinifyResult:
@@ -67,7 +70,9 @@ def outcome(row: CaptureInfo) -> str:
     """Describe a minified capture in one line."""
     if row.state in ("verified", "unverified") and row.nodes_after is not None:
         shown = f"{row.verified} of {row.runs} fresh runs of the script show it"
-        if row.nodes_before == row.nodes_after:
+        if row.nodes_before == row.nodes_after and STOPPED in row.reason:
+            kept = f"{count(row.nodes_after, 'node')}, not minified to the end"
+        elif row.nodes_before == row.nodes_after:
             kept = "its only node is needed" if row.nodes_after == 1 else f"none of its {row.nodes_after} nodes can go"
         else:
             kept = f"{row.nodes_before} → {row.nodes_after} nodes"

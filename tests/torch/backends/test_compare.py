@@ -514,6 +514,22 @@ def test_a_difference_in_an_ill_conditioned_result_is_no_divergence_and_is_told(
     assert message.endswith(" (captured with --check strict)")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [0.0, 0.25, 3.0, 100.0])
+def test_an_error_that_inputs_in_the_last_place_do_not_make_is_a_divergence(dtype: torch.dtype, value: float) -> None:
+    """Rounding is no excuse in a short dtype either: eager is right, and the last element lacks 1."""
+    graph = fx.symbolic_trace(lambda scale, y: (y * scale + scale,))
+    inputs = [torch.ones(1, dtype=dtype), torch.full((5,), value, dtype=dtype)]
+    expected = execute(graph, inputs)
+    actual = execute(lambda scale, y: (y * scale + torch.tensor([1, 1, 1, 1, 0], dtype=dtype),), inputs)
+    found = compare(expected, actual, Reference(SharedStorages(graph, inputs)))
+    if value == 100 and dtype is not torch.float32:  # less than ten times what assert_close allows
+        assert found is None
+        return
+    assert found is not None
+    assert (found.kind, found.detail["elements"], found.detail["error"]) == ("value", 1, "1.0")
+
+
 def test_a_strict_comparison_captures_it_under_a_class_of_its_own(db: str) -> None:
     x = torch.arange(10, 14) * 1e9
     with fxminify.capturing(db, check="strict"):

@@ -100,6 +100,20 @@ torch.testing.assert_close(actual, expected)
     )
 
 
+@pytest.mark.parametrize(
+    ("nodes", "complete", "said"),
+    [
+        (1, True, "; its only node is needed (14 queries)."),
+        (1, False, " (14 queries, the search was stopped)."),
+        (214, False, " from 214 nodes to 1 (14 queries, the search was stopped)."),
+    ],
+)
+def test_what_cannot_go_is_said_only_of_a_search_that_came_to_its_end(nodes: int, complete: bool, said: str) -> None:
+    case, blobs = case_of(torch.acosh, X)
+    text = render(case, blobs, header=replace(HEADER, nodes=nodes, complete=complete)).text
+    assert f"Minified by fxminify 0.1.0{said} Signature" in text
+
+
 def test_a_value_is_named_after_the_operator_that_a_search_has_put_there() -> None:
     case, blobs = case_of(lambda x: torch.relu(x).exp() + 1, X)
     relu = case.graph.compute[0]

@@ -37,6 +37,11 @@ pip install torch
 # only a remark
 "and a text"
 ```
+```
+Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+ValueError: no
+```
 """
 
 
@@ -48,6 +53,7 @@ def test_each_block_with_its_line_and_the_reason_why_it_does_not_run() -> None:
         (4, 14, ""),
         (5, 22, "is bash, not Python"),
         (6, 25, "has no statement to run"),
+        (7, 29, "is a traceback, not Python"),
     ]
 
 
