@@ -70,8 +70,10 @@ def smaller_dimensions(case: Case, storages: Storages) -> Candidates:
     # Multiples of other sizes come last: they mostly change with those.
     for size in sorted(present, key=lambda s: (any(o > 2 and o != s and s % o == 0 for o in present), -s)):
         low, best, smaller = least - 1, size, case
-        # A size stays if the failure occurs neither with the least size, nor with half of it, nor with one less.
-        first = [least, size // 2, size - 1]
+        # A size stays if the failure occurs neither with the least size, nor with half of it (and half of it that is
+        # even or odd as the size is), nor with one less.
+        half = size // 2
+        first = [least, half, *([half + 1] if (half - size) % 2 else []), size - 1]
         while best - low > 1 and (best < size or first):
             trial = first.pop(0) if best == size else LEAP * low if LEAP * low < best else (low + best) // 2
             if not low < trial < best:

@@ -86,9 +86,17 @@ def test_a_threshold_is_found_exactly(threshold: int) -> None:
 def test_sizes_that_must_be_cost_few_questions() -> None:
     image = case((8, 12, 197, 64), (8, 12, 64, 197), out=("torch.matmul", [{"ref": "x0"}, {"ref": "x1"}]))
     found, asked = smallest(image, lambda c: False)
-    assert (found, asked <= 25) == (image, True)
+    assert (found, asked <= 27) == (image, True)
     found, asked = smallest(image, lambda c: c.tensors[1].shape[3] >= 17)
     assert (shapes(found), asked <= 17) == ([(1, 1, 1, 1), (1, 1, 1, 17)], True)
+
+
+@pytest.mark.parametrize(("size", "least"), [(5, 3), (21, 3), (7, 3), (97, 3)])
+def test_a_size_that_must_be_odd_is_the_smallest_odd_one(size: int, least: int) -> None:
+    found = case((size,), out=("torch.sin", [{"ref": "x0"}]))
+    for _ in range(5):
+        found, _ = smallest(found, lambda c: c.tensors[0].shape[0] % 2 == 1 and c.tensors[0].shape[0] >= least)
+    assert shapes(found) == [(least,)]
 
 
 def test_heads_of_an_attention_shrink_though_no_tensor_has_their_size() -> None:
