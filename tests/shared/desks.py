@@ -38,8 +38,9 @@ class Desk:
             shutil.copy(program, path)
 
     def environment(self, **changes: str) -> dict[str, str]:
-        """Return the environment of a user with a separate home and key."""
+        """Return the environment of a user with a separate home and key, to whom ``python`` is this Python."""
         inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COLUMNS")}
+        inherited["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}"
         return {**inherited, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(self.path / "state"), **changes}
 
     def command(self, *args: object) -> list[str]:
