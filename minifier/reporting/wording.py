@@ -139,6 +139,8 @@ class Wording:
             text = f"numbers of {number:g} or {'more' if number > 0 else 'less'} as values"
             return text + _aside([f"{below:g} passes", *_otherwise(feature)])
         aside = [*_clauses(feature, Outcome.PASS, "pass"), *_otherwise(feature)]
+        if aside and feature.aspect is Aspect.DTYPE and any(map(_least_number, self.features)):
+            aside = [f"with the same values {aside[0]}", *aside[1:]]  # larger ones may fail in a wider dtype
         if feature.aspect is Aspect.SETTING:  # the other value goes without saying
             aside = _on_larger(feature, Outcome.PASS, "pass")
         return self._phrase(told, feature.that(Outcome.SAME)) + _aside(aside)

@@ -83,6 +83,13 @@ SIZE, DTYPE, VALUES, LAYOUT = Aspect.SIZE, Aspect.DTYPE, Aspect.VALUES, Aspect.L
 ARGUMENT, SETTING, OPERATOR = Aspect.ARGUMENT, Aspect.SETTING, Aspect.OPERATOR
 
 
+def test_a_dtype_that_passes_does_so_with_the_values_of_the_case() -> None:
+    values = feature(VALUES, "values", "all 1e+19", same="all 1e+20", passes="all 1e+18")
+    dtype = feature(DTYPE, "dtype", "float32", passes="float64, bfloat16")
+    assert "float32 (with the same values float64 and bfloat16 pass)" in summary(values, dtype)
+    assert summary(dtype) == "Needs float32 (float64 and bfloat16 pass)."
+
+
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
