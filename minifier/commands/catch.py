@@ -62,10 +62,12 @@ def catch(
     from ...store.index import Index
     from ...store.index.changes import Changes
     from ...store.text import count
+    from ..printable import shown
     from ..reporting import groups
     from ..reporting.export import ExportRequest, export
     from ..reporting.privacy_summary import warnings
     from ..session.options import MinifyOptions
+    from ..session.results import outcome
     from .repro import run_command
     from .run import minify_with_progress
     from .terminal import listings, parts
@@ -112,6 +114,8 @@ def catch(
     if missing := [capture for capture in captures if capture not in verified]:
         click.echo(f"minify: {count(len(missing), 'failure')} without a verified script:", err=True)
         listings.table([groups.alone(capture) for capture in missing], db, console=Console(stderr=True))
+        for capture in missing if quiet or json_ else ():  # else the progress has said why
+            click.echo(f"minify: {shown(f'{capture.id} {outcome(capture)}')}", err=True)
     told()
     sys.exit(1)
 

@@ -88,3 +88,25 @@ def test_where_nothing_fails_the_exit_code_is_that_of_the_program(desk: Desk) ->
     (desk.path / "program.py").write_text("import sys\nsys.exit(7)\n")
     done = desk.minify("catch", "program.py")
     assert (done.returncode, done.stdout, desk.db.exists()) == (7, "", False)
+
+
+ONCE = """
+from pathlib import Path
+import torch
+
+def once(gm, inputs):
+    if not (done := Path("DONE")).exists():
+        done.touch()
+        raise RuntimeError("only once")
+    return gm.forward
+
+torch.compile(torch.sin, backend=once)(torch.ones(2))
+"""
+
+
+def test_a_quiet_run_says_why_there_is_no_script(desk: Desk) -> None:
+    (desk.path / "program.py").write_text(ONCE.replace("DONE", str(desk.path / "done")))
+    done = desk.minify("catch", "-q", "program.py")
+    assert done.returncode == 1, done.stderr
+    assert "minify: 1 failure without a verified script:" in done.stderr
+    assert "minify: 1 not_reproduced: captured: RuntimeError: only once\n" in done.stderr
