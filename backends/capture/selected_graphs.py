@@ -96,7 +96,7 @@ class SelectedGraphs:
         """Compile the whole graph and drop the result, so that Dynamo has the guards on symbolic sizes that this adds.
 
         Without them Dynamo makes other graphs afterwards, which a selection does not name. An error of the backend is
-        dropped, too: the graph is not selected.
+        dropped, too: at most a part of the graph is selected, and that is compiled by itself.
         """
         import copy
 
@@ -108,7 +108,7 @@ class SelectedGraphs:
         try:
             wrapped(copy.deepcopy(gm), inputs)
         except Exception:  # noqa: BLE001  whatever a backend raises
-            log.debug("a graph that is not selected does not compile", exc_info=True)
+            log.debug("a graph that is not wholly selected does not compile", exc_info=True)
         finally:
             self._inside.a_dropped_graph = False
 
