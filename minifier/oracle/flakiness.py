@@ -27,11 +27,14 @@ STRICT_RUNS = 12
 
 
 class VotingOracle(Protocol):
-    """An oracle with an adjustable number of runs for each query."""
+    """An oracle that runs a candidate as often as ``votes`` says."""
 
-    votes: Votes
+    @property
+    def votes(self) -> Votes: ...
 
-    def ask(self, case: Case, *, votes: Votes | None = None) -> Verdict: ...
+    def with_votes(self, votes: Votes) -> VotingOracle: ...
+
+    def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict: ...
 
 
 def confirmation_votes(rate: float, least: float | None = None, runs: int = MOST_VOTES) -> Votes:
@@ -48,6 +51,7 @@ def confirmation_votes(rate: float, least: float | None = None, runs: int = MOST
 class Flakiness:
     """The failure rate of cases, and the votes that confirm them.
 
+    `oracle` answers about candidates: the given one, or the same with stricter votes after a chance answer.
     ``rate`` is the share of the ``replays`` of the capture that failed. ``least`` is the share that the user requires.
     ``confirm`` replaces the usual confirmation votes. Every vote is logged under the key of its case and ``name``.
     """
@@ -63,7 +67,7 @@ class Flakiness:
         confirm: Votes | None = None,
         name: str = "again",
     ) -> None:
-        self._oracle = oracle
+        self.oracle = oracle
         self._scheduler = scheduler
         self._name = name
         self._confirm = confirm or confirmation_votes(rate, least)
@@ -107,12 +111,12 @@ class Flakiness:
     def use_stricter_votes(self) -> None:
         """Use the stricter vote for every candidate from now on. What must always fail is out after two misses."""
         self._at_once = True
-        self._oracle.votes = self._strict
+        self.oracle = self.oracle.with_votes(self._strict)
 
     def _shows(self, case: Case, key: str, votes: Votes, kind: str) -> bool:
         if not votes.runs:
             return True
-        ask: Callable[[], Verdict] = lambda: self._oracle.ask(case, votes=votes)  # noqa: E731
+        ask: Callable[[], Verdict] = lambda: self.oracle.ask(case, votes=votes)  # noqa: E731
         try:
             verdict = self._scheduler.ask_once(f"{key}/{self._name}{kind}", self._name, ask)
         except BudgetSpent:

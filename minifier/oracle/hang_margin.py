@@ -8,6 +8,7 @@ search continues from the last step that does, with longer time limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...backends.running import deaths
 from ...store.document.case import Case
@@ -69,15 +70,12 @@ class HangMargin:
 
         def ask() -> Verdict:
             self._tell(case)
-            return oracle.ask(case, fresh=True)
+            return oracle.in_full_time(MARGIN).ask(case, fresh=True)
 
-        oracle.timeout_factor, anchor, oracle.anchor = MARGIN, oracle.anchor, ""
         try:
             return self._scheduler.ask_once(f"{self._scheduler.key(case)}/lasts", "lasts", ask).same
         except BudgetSpent:
             return True
-        finally:
-            oracle.timeout_factor, oracle.anchor = 1.0, anchor
 
     def last_that_lasts(self, cases: Sequence[Case]) -> int | None:
         """The index of the last of ``cases`` that takes long enough, None if none does. The last case does not.
@@ -95,4 +93,4 @@ class HangMargin:
 
     def _limit(self, oracle: Oracle, case: Case) -> float:
         """Seconds after which ``case`` is known to hang: the longest time limit under which it was run."""
-        return oracle.timeout_of(case) / oracle.timeout_factor * (MARGIN if self._factor is None else self._factor)
+        return replace(oracle, timeout_factor=MARGIN if self._factor is None else self._factor).timeout_of(case)

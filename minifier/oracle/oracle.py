@@ -70,6 +70,10 @@ class Votes:
         return cls(max(1, math.ceil(least * runs)), runs)
 
 
+#: One run decides.
+ONCE = Votes()
+
+
 @dataclass(frozen=True, slots=True)
 class LongerLimit:
     """A time limit of ``seconds`` for cases of more than ``nodes`` compute nodes: how long they take was not
@@ -79,39 +83,36 @@ class LongerLimit:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
 class Oracle:
     """Gives a `Verdict` about each candidate. ``timeout`` is in seconds per run; see `minifier.oracle.replay`.
 
-    For a hang, ``healthy`` is the number of seconds that a graph of one node takes, and smaller candidates get less
-    time. A candidate that hangs at the ``anchor`` of the captured hang is ended before its time (`sandbox.stacks`).
-    ``longer`` is the time limit of cases that are larger than what was replayed.
+    * ``entry``, ``threads``: how a worker runs a candidate (`minifier.oracle.tasks`). ``votes``: how often.
+    * ``healthy``: for a hang, the number of seconds that a graph of one node takes, else 0. Smaller candidates get
+      less time. ``timeout_factor`` multiplies these limits.
+    * ``anchor``: a candidate that hangs at the anchor of the captured hang is ended before its time
+      (`sandbox.stacks`). If it is empty, every hang takes all of its time.
+    * ``longer``: the time limit of cases that are larger than what was replayed.
     """
 
-    def __init__(
-        self,
-        pool: Workers,
-        matcher: FailureMatcher,
-        *,
-        timeout: float,
-        entry: str = "direct",
-        votes: Votes | None = None,
-        threads: int = tasks.OWN_THREADS,
-        healthy: float = 0.0,
-        anchor: str = "",
-        longer: LongerLimit | None = None,
-    ) -> None:
-        self.healthy = healthy
-        #: Empty where every hang must take all of its time.
-        self.anchor = anchor
-        self.longer = longer
-        self.pool = pool
-        self.matcher = matcher
-        self.timeout = timeout
-        self.entry = entry
-        self.votes = votes or Votes()
-        self.threads = threads
-        #: Multiplies the time limits of candidates; only for hangs.
-        self.timeout_factor = 1.0
+    pool: Workers
+    matcher: FailureMatcher
+    timeout: float
+    entry: str = "direct"
+    votes: Votes = ONCE
+    threads: int = tasks.OWN_THREADS
+    healthy: float = 0.0
+    anchor: str = ""
+    longer: LongerLimit | None = None
+    timeout_factor: float = 1.0
+
+    def with_votes(self, votes: Votes) -> Oracle:
+        """Return this oracle with other votes."""
+        return replace(self, votes=votes)
+
+    def in_full_time(self, factor: float) -> Oracle:
+        """Return this oracle with ``factor`` times the limits. No hang is ended before its time."""
+        return replace(self, timeout_factor=factor, anchor="")
 
     def put(self, blobs: Blobs) -> None:
         """Make storages available to the workers. Call it for the storages of a candidate before its query."""

@@ -107,9 +107,8 @@ class QueryScheduler:
         log: WriteAheadLog | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self._oracle = oracle
-        self._submit: Callable[..., Future[Verdict]] | None = getattr(oracle, "submit", None)
-        self.jobs = jobs if self._submit is not None else 1
+        self._wanted_jobs = jobs
+        self.switch_to(oracle)
         self.log: WriteAheadLog = log if log is not None else MemoryLog()
         first = budget if budget is not None else Budget()
         self.clock = first.clock
@@ -119,6 +118,12 @@ class QueryScheduler:
         #: The number of queries that were asked, without those that an earlier run answered.
         self.queries = 0
         self.answered: Callable[[Case, str, Verdict], None] = lambda case, name, verdict: None
+
+    def switch_to(self, oracle: InterestingnessTest) -> None:
+        """Send the queries from now on to ``oracle``, such as the same one with stricter votes."""
+        self._oracle = oracle
+        self._submit: Callable[..., Future[Verdict]] | None = getattr(oracle, "submit", None)
+        self.jobs = self._wanted_jobs if self._submit is not None else 1
 
     def key(self, case: Case) -> str:
         return self._keys.key(case)

@@ -1,8 +1,8 @@
-"""An attempt at a capture through one entry to the backend: reduce it, then render and verify its script.
+"""An attempt at a replayed case through one entry to the backend: reduce it, and verify and explain its script.
 
 Queries of the search are logged before they are sent, so a second run repeats none of them; see
-`fxminify.minifier.oracle.scheduler`. Replays, the check of the final case and the query about the remaining
-failures are not logged.
+`fxminify.minifier.oracle.scheduler`. Replays and the checks that need the failure itself are not logged: whether a case
+fails through another entry, the check of the final case, and the query about the remaining failures.
 """
 
 from __future__ import annotations
@@ -11,54 +11,31 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
-from ...backends.provenance import libraries
-from ...backends.provenance.spec import CannotLoad
-from ...repro_templates.source.expressions import Unprintable
-from ...repro_templates.source.inputs import NeedsData
-from ...store.document.case import Blobs, Case
-from ...store.failure import Failure, FailureKind
+from ...store.document.case import Case
 from ...store.index import State
-from ...store.signature import signature
 from ..candidate.hop_calls import with_distinct_names
-from ..candidate.trace import Trace, lacks_shapes, with_shapes
-from ..oracle import ablation, first_node, rest, tasks
-from ..oracle.hang_margin import MARGIN, HangMargin
-from ..oracle.observation import of_reply
-from ..oracle.oracle import Oracle, Votes
+from ..candidate.trace import Trace
+from ..oracle import tasks
+from ..oracle.hang_margin import MARGIN
+from ..oracle.oracle import Oracle
 from ..oracle.replay import LIMIT
-from ..oracle.scheduler import Budget, QueryScheduler
-from ..oracle.verdict import Outcome, Verdict
+from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
+from ..oracle.verdict import Verdict
 from ..passes import installed
 from ..reducer.hints import blamed, named
 from ..reducer.history import EXPLAIN
-from ..reducer.shrinker import ReductionResult
-from ..reducer.validity import KnownValidity
-from ..reporting import explanation, illustrations
-from ..reporting.emit import Draft, Emitter
-from ..reporting.explain import Background, explain
-from ..reporting.features import Feature
-from ..reporting.luck import Luck, measuring
 from ..sandbox.launcher import SandboxError
-from ..sandbox.pool import Ended
-from ..tracing.content_address import content_addressed
-from . import layers, needed_variables
-from .capture_session import CaptureSession, again
-from .events import ScriptVerified
-from .reduction import SCRIPT, Reduction
+from ..sandbox.pool import Ended, Pool
+from . import explaining, needed_variables
+from .reduction import SCRIPT, Reduction, Search
 from .results import STOPPED
 from .script_oracle import ScriptOracle
-from .validation import Validation
+from .scripts import begin_early_script, query_limit, script_oracle, verify_script
+from .services import Services, workers_at_a_time
+from .stages import Reduced, Replayed, Verified
 from .verdict_log import VerdictLog
 
-#: The search of a graph of this size ends before the first node that differs is known.
-_SMALL_GRAPH_NODES = 4
-#: How many times the limit of a query the comparison of all values may take.
-_VALUES_TIMES = 3
-#: A first script is written as soon as nothing more can be removed where a query takes so many seconds, else when it
-#: has taken so many seconds to make the minimal case plainer.
-SLOW = PATIENCE = 2.0
 #: The most queries of one attempt, and how many more for each node at its start. It ends with the best case then.
 MOST_QUERIES, PER_NODE = 400, 20
 #: Seconds that a verification takes besides what the script takes, and the share of a budget that is kept for it.
@@ -72,11 +49,11 @@ class AttemptResult:
     * ``queries`` includes the queries of earlier attempts.
     * ``complete``: the reduction came to its end; otherwise a later run can continue it.
     * ``final``: another entry would not help.
-    * ``next`` is the attempt that must follow: after the reduced graph of a hang turned out to be only slow, or
-      after the script of the reduced graph did not show the failure.
+    * ``next`` is what must be reduced next: after the reduced graph of a hang turned out to be only slow, or after
+      the script of the reduced graph did not show the failure.
     """
 
-    reduction: int
+    reduction: Reduction
     state: State
     reason: str
     nodes: int
@@ -84,461 +61,253 @@ class AttemptResult:
     seconds: float
     complete: bool
     final: bool
-    next: EntryAttempt | None = None
+    next: Replayed | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """The result of a reduction, and its script.
+def shows(replayed: Replayed, services: Services) -> bool:
+    """Whether the whole case fails through its entry. For the entry that the replays chose this is known."""
+    return replayed.entry == replayed.shown.entry or _oracle(replayed, services).ask(replayed.case).same
 
-    ``case`` has all parts that the script needs. ``share`` is the share of the script's runs that showed the
-    failure, ``shown_fresh`` whether the case failed in a fresh worker, and ``failure`` the failure there. If it is
-    not ``printable``, no script can disagree with it: another entry would not help.
+
+def attempt(replayed: Replayed, services: Services, *, before: int = 0) -> AttemptResult:
+    """Reduce a replayed case, and write, verify and explain its script.
+
+    ``before`` counts the queries of the attempts before this one.
     """
+    reduced = reduce(replayed, services, before=before)
+    if not reduced.reduction.margin.lasts(reduced.case):
+        short = "what is left of the hang only takes long"
+        result = _result(Verified(reduced, reduced.case, State.UNVERIFIED, short))
+        store_numbers(result, finished=False)
+        return replace(result, next=with_longer_limits(reduced))
+    verified = verify_script(reduced, services)
+    if is_rare(verified) and not services.spent():
+        verified = more_reliable(verified, services)
+    if (result_before := after_the_last_shown(verified, services)) is not None:
+        return result_before
+    verified = with_needed_variables(verified, services)
+    explaining.explain(verified, services)
+    if verified.reduced.complete:
+        return _result(verified)
+    stopped = f"{STOPPED}; to go on: {services.again()}"
+    return _result(replace(verified, reason="; ".join(filter(None, (verified.reason, stopped)))))
 
-    found: ReductionResult
-    case: Case
-    state: State
-    reason: str
-    share: float = 0.0
-    shown_fresh: bool = False
-    failure: Failure | None = None
-    printable: bool = True
 
+def reduce(replayed: Replayed, services: Services, *, before: int = 0) -> Reduced:
+    """Search for the smallest case that fails through the entry of ``replayed``.
 
-class EntryAttempt:
-    """The reduction of ``session`` through one entry to the backend, or (``script``) with the script itself as oracle.
-
-    ``timeout_factor`` is for a hang: how many times as long its candidates get. None where the result must still prove
-    to last `hang_margin.MARGIN` times as long. ``before`` counts the queries of the attempts before this one.
+    ``before`` counts the queries of the attempts before this one. Raises `SandboxError` if the workers cannot work.
     """
+    began = time.monotonic()
+    config = {
+        "entry": replayed.entry,
+        "match": services.options.match,
+        "error_regex": services.options.error_regex,
+        **({} if services.options.min_rate is None else {"min_rate": services.options.min_rate}),
+        **({"from": list(replayed.begun)} if replayed.begun is not None else {}),
+        **({"timeout_factor": replayed.timeout_factor} if (replayed.timeout_factor or 1.0) != 1.0 else {}),
+    }
+    id = services.index.reductions.begin(services.capture.id, config, ours=services.agreed.ours).id
+    log = VerdictLog(services.index, id, before=before)
+    _use_head_start(replayed, log)
+    start = with_distinct_names(replayed.case)
+    trace = _record(start, services)
+    first = explaining.first_node_that_differs(replayed, services, trace) if explaining.is_large(start) else None
+    captured = services.index.captures.get(services.capture.id).failure
+    failures = [replayed.failure, *filter(None, [captured])]
+    hints = named(start, failures, first)
+    table = installed()
+    for problem in table.problems:
+        services.note(f"passes that could not be loaded: {problem}")
+    search = Search(
+        start,
+        trace,
+        replayed.shown.failures,
+        replayed.shown.rate,
+        query_limit(replayed, services),
+        replayed.timeout_factor,
+        began,
+        (replayed.head_start.nodes, *hints) if replayed.head_start.nodes else hints,
+        blamed(start, failures, first),
+        table.passes,
+    )
+    oracle = _oracle(replayed, services)
+    scheduler = QueryScheduler(oracle, jobs=_jobs(replayed, services), log=log, budget=services.budget)
 
-    def __init__(
-        self, session: CaptureSession, entry: str, *, before: int = 0, timeout_factor: float | None = None
-    ) -> None:
-        self.session = session
-        self.entry = entry
-        self.timeout_factor = timeout_factor
-        self.timeout = session.options.timeout or session.shown.timeout
-        self.oracle = self._oracle()
-        self.before = before
-        self.started = time.monotonic()
-        self.asked_first = session.head_start.looked_for_first
-        self.known_luck: Luck | None = None
-        #: What was answered about environment variables.
-        self.variables: tuple[Feature, ...] = ()
-        #: When nothing more could be removed.
-        self.small_since = 0.0
+    def small(case: Case, waited: float) -> None:
+        begin_early_script(reduction, replayed, services, case, waited)
 
-    def _oracle(self) -> Oracle | ScriptOracle:
-        if self.entry == SCRIPT:
-            return self.script_oracle()
-        oracle = self.session.shown.oracle(self.session.pool, self.session.options.min_rate)
-        oracle.entry, oracle.timeout, oracle.timeout_factor = self.entry, self.timeout, self.timeout_factor or 1.0
-        if self.timeout_factor is not None:  # what takes long is where a hang would be, too: only time tells
-            oracle.anchor = ""
-        return oracle
-
-    def script_oracle(self) -> ScriptOracle:
-        return ScriptOracle(
-            self.session.capture,
-            self.session.shown.failures[0],
-            self.session.script_matcher,
-            self.timeout,
-            self.session.pool.scratch,
-            self.session.processes,
-        )
-
-    def shows(self) -> bool:
-        """Whether the whole case fails through this entry. For the entry that the replay chose this is known."""
-        return self.entry == self.session.shown.entry or self.oracle.ask(self.session.case).same
-
-    def run(self) -> AttemptResult:
-        """Reduce the capture, and write, verify and explain its script."""
-        config = {
-            "entry": self.entry,
-            "match": self.session.options.match,
-            "error_regex": self.session.options.error_regex,
-            **({} if self.session.options.min_rate is None else {"min_rate": self.session.options.min_rate}),
-            **({"from": list(self.session.begun)} if self.session.begun is not None else {}),
-            **({"timeout_factor": self.timeout_factor} if (self.timeout_factor or 1.0) != 1.0 else {}),
-        }
-        self.log = VerdictLog(
-            self.session,
-            self.session.index.reductions.begin(self.session.capture.id, config, ours=self.session.agreed.ours).id,
-            before=self.before,
-        )
-        head_start = self.session.head_start
-        asked_alike = (self.entry, self.session.shown.threads) == (head_start.entry, head_start.threads)
-        for key, (name, verdict) in head_start.verdicts.items() if asked_alike else ():
-            if key not in self.log.known:
-                self.log.asked(key, name)
-                self.log.answered(key, verdict)
-            if key in head_start.used:
-                self.log.used(key, name)
-        start = with_distinct_names(self.session.case)
-        trace = self.record(start)
-        first = self.begins(trace) if len(start.graph.compute) > _SMALL_GRAPH_NODES else None
-        failures = [
-            *self.session.shown.failures[:1],
-            *filter(None, [self.session.index.captures.get(self.session.capture.id).failure]),
-        ]
-        hints, culprits = named(start, failures, first), blamed(start, failures, first)
-        if head_start.nodes:
-            hints = (head_start.nodes, *hints)
-        self.scheduler = QueryScheduler(
-            self.oracle, jobs=self.session.jobs, log=self.log, budget=self.session.budget
-        )  # fmt: skip
-        self.margin = HangMargin(
-            self.oracle, self.scheduler, self.session.shown.failures[0], timeout=self.timeout,
-            timeout_factor=self.timeout_factor, tell=lambda case: self.listen(case.graph.count, "does it last?"),
-        )  # fmt: skip
-        table = installed()
-        for problem in table.problems:
-            self.session.note(f"passes that could not be loaded: {problem}")
-        self.reduction = Reduction(
-            self.session, self.oracle, self.scheduler, self.log, start, trace, hints, culprits, self.timeout,
-            self.listen, table.passes, self.begin_first_script,
-        )  # fmt: skip
-        most = Budget(MOST_QUERIES + PER_NODE * len(start.graph.compute))
-        with self.time_for_the_script(), self.scheduler.limited(most):
-            found = self.reduction.run()
-        self.begin_first_script(found.case, waiting=True)
-        if not self.margin.lasts(found.case):
-            short = "what is left of the hang only takes long"
-            result = self.result(Printed(found, found.case, State.UNVERIFIED, short))
-            keep(self.session, result, finished=False)
-            return replace(result, next=self.with_longer_limits())
-        done = self.finish(found)
-        if self.seldom(done) and not self.session.spent():
-            done = self.more_reliable(done)
-        if (following := self.after_the_last_shown(done)) is not None:
-            return following
-        done = self.with_needed_variables(done)
-        complete = done.found.complete
-        if done.state is State.VERIFIED and not self.session.spent():
-            self.begins(trace)
-            if self.session.options.explain and complete:
-                self.explain(done)
-                self.find_layer(done)
-            if complete:
-                self.ask_about_the_rest(start, trace, done)
-        if not self.session.spent():
-            seen = illustrations.find(self.session.pool, done.case, self.entry, self.timeout)
-            if seen:
-                illustrations.keep(self.session.index, self.session.capture.id, seen)
-        if complete:
-            return self.result(done)
-        stopped = f"{STOPPED}; to go on: {again(self.session.index, self.session.capture.id)}"
-        return self.result(replace(done, reason="; ".join(filter(None, (done.reason, stopped)))))
-
-    @contextmanager
-    def time_for_the_script(self) -> Iterator[None]:
-        """Inside this context the budget leaves the seconds that the verification of the script is going to take."""
-        budget, shown = self.session.budget, self.session.shown
-        takes = self.margin.alarm(self.session.case) if self.hangs else shown.entries[shown.entry].seconds
-        budget.reserve = min(_KEPT * (budget.seconds or 0.0), _VERIFYING + takes)
-        try:
-            yield
-        finally:
-            budget.reserve = 0.0
-
-    @property
-    def hangs(self) -> bool:
-        return any(failure.kind is FailureKind.HANG for failure in self.session.shown.failures)
-
-    def result(self, done: Printed) -> AttemptResult:
-        """The result of the attempt."""
-        complete = done.found.complete
-        final = done.state is State.VERIFIED or not done.printable or not complete
-        return AttemptResult(
-            self.log.reduction, done.state, done.reason, done.case.graph.count, self.log.total,
-            time.monotonic() - self.started, complete, final,
-        )  # fmt: skip
-
-    def with_longer_limits(self) -> EntryAttempt:
-        """The next attempt after a hang whose result ends by itself: from the last step that does not, with longer time
-        limits. If there is no such step, the same attempt again, whose result is accepted."""
-        number = self.margin.last_that_lasts([self.reduction.start, *(case for case, _ in self.reduction.path)])
-        if number is None:
-            return EntryAttempt(self.session, self.entry, before=self.log.total, timeout_factor=1.0)
-        case = self.reduction.path[number - 1][0] if number else self.reduction.start
-        begun = (self.log.reduction, number) if number else self.session.begun
-        session = replace(self.session, case=case, begun=begun)
-        return EntryAttempt(session, self.entry, before=self.log.total, timeout_factor=MARGIN)
-
-    def finish(self, found: ReductionResult) -> Printed:
-        """Store the result of a reduction, and make its script."""
-        case, blobs = self.self_contained(found.case)
-        self.reduction.steps.finish(case, blobs)
-        done = Printed(found, case, State.UNVERIFIED, "")
-        keep(self.session, self.result(done), finished=False)
-        return self.emit(done, blobs)
-
-    def self_contained(self, case: Case) -> tuple[Case, Blobs]:
-        """``case`` with the libraries and the shapes that its script needs, and its storages."""
-        case = replace(case, imports=libraries.needed_by(case))
-        if lacks_shapes(case) and (trace := self.reduction.study(case)) is not None:
-            case = with_shapes(case, trace)
-        return content_addressed(case, self.session.pool.scratch)
-
-    def begin_first_script(self, case: Case, *, waiting: bool = False) -> None:
-        """Run a script of ``case``, of which nothing more can be removed, beside what is left of the reduction.
-
-        It is left out where the final script is there soon. For a hang it is run while the attempt is ``waiting`` to
-        see whether the hang lasts.
-        """
-        shown, options = self.session.shown, self.session.options
-        self.small_since = self.small_since or time.monotonic()
-        slow = shown.entries[shown.entry].seconds >= SLOW or self.session.head_start.case is not None
-        worth = slow or waiting or time.monotonic() - self.small_since >= PATIENCE
-        if not worth or self.hangs is not waiting or shown.rate < 1.0 or self.entry == SCRIPT:
-            return
-        if not self.session.early.is_wanted():
-            return
-        case, blobs = self.self_contained(case)
-        emitter, queries, failure = self.emitter(case), self.log.total, shown.failures[0]
-
-        def make() -> Draft:
-            return emitter.early_draft(case, blobs, failure=failure, queries=queries, embed=options.embed_data)
-
-        self.session.early.begin(emitter, make)
-
-    def emitter(self, case: Case) -> Emitter:
-        return Emitter(
-            self.session.index, self.session.capture, self.session.agreed, self.session.script_matcher,
-            self.margin.alarm(case), self.session.processes,
-        )  # fmt: skip
-
-    def seldom(self, done: Printed) -> bool:
-        """Whether the script shows the failure less often than the replays did. If it never does but a fresh worker
-        does, other entries must be tried instead."""
-        if not done.printable or not done.found.complete:
-            return False
-        return done.share < self.session.shown.rate if done.share else not done.shown_fresh
-
-    def more_reliable(self, done: Printed) -> Printed:
-        """An earlier case of the reduction whose script shows the failure more often than ``done``, if there is one."""
-        other = self.reduction.doubted()
-        if other is None and done.share and self.session.shown.rate >= 1.0:
-            other = self.reduction.more_reliable(self.script_oracle())
-        if other is None:
-            return done
-        better = self.finish(other)
-        if better.printable and better.share >= done.share:
-            return better
-        self.reduction.keep(done.found.case)
-        return self.finish(done.found)
-
-    def after_the_last_shown(self, done: Printed) -> AttemptResult | None:
-        """Emit the last step whose script shows the failure, where ``done`` shows it in workers only.
-
-        The following attempt begins there, through the entry that tells this step from the next one. Return
-        None where no step needs to be undone, or where not even the script of the start shows the failure.
-        """
-        wanted = done.printable and not done.share and self.session.shown.rate >= 1.0
-        if not wanted or self.hangs or self.entry == SCRIPT or self.session.spent():
-            return None
-        self.listen(done.case.graph.count, "looking for the last script that shows it")
-        number = self.reduction.last_shown(self.script_oracle())
-        if number is None:
-            return None
-        misleading = self.reduction.path[number][0]
-        found = self.reduction.back_to(number)
-        self.session.note(
-            f"workers show the failure in what is left, its script does not: the reduction continues with step {number}"
-        )
-        result = self.result(self.finish(found))
-        keep(self.session, result, finished=False)
-        entry = SCRIPT
-        if self.entry != "compile":
-            following = EntryAttempt(self.session, "compile")
-            if not following.oracle.ask(misleading).same and following.oracle.ask(found.case).same:
-                entry = "compile"
-        session = replace(
-            self.session, case=found.case, begun=(self.log.reduction, number) if number else self.session.begun
-        )
-        return replace(result, next=EntryAttempt(session, entry, before=self.log.total))
-
-    def with_needed_variables(self, done: Printed) -> Printed:
-        """``done`` with a script that sets no environment variable that the failure does not need."""
-        wanted = done.state is State.VERIFIED and done.found.complete and bool(done.case.backend.get("variables"))
-        if not wanted or self.hangs or self.session.spent():
-            return done
-        self.listen(done.case.graph.count, "finding out which variables matter")
-        found = needed_variables.find(self.script_oracle(), done.found.case)
-        self.variables = found.features
-        if found.case == done.found.case:
-            return done
-        fewer = self.finish(replace(done.found, case=found.case))
-        return fewer if fewer.state is State.VERIFIED else self.finish(done.found)
-
-    def begins(self, trace: Trace) -> str | None:
-        """The first node whose value differs. This is asked once and, like the replays, not counted as a query."""
-        known = first_node.stored(self.session.index, self.session.capture.id)
-        if known is None and not self.asked_first and not self.session.spent():
-            self.asked_first = True
-            shown = self.session.shown.failures[0]
-            limit = _VALUES_TIMES * self.timeout
-            known = first_node.find(self.session.pool, self.session.case, trace, shown, self.entry, limit)
-            if known is not None:
-                first_node.keep(self.session.index, self.session.capture.id, known)
-        return None if known is None else str(known.get("node", ""))
-
-    def record(self, case: Case) -> Trace:
-        """The values of one eager run, made in a worker."""
-        reply = self.session.pool.submit("record", tasks.record_argument(case), timeout=LIMIT).result()
-        if reply.ended is not Ended.DONE:
-            raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
-        return Trace.from_json(reply.result)
-
-    def explain(self, done: Printed) -> None:
-        """Ask what of the result matters, and keep the answers: `fxminify.minifier.reporting.explain`."""
-        if isinstance(self.oracle, Oracle):
-            self.oracle.timeout_factor = 1.0
-        case = done.found.case
-        self.listen(case.graph.count, "finding out what matters")
-        scratch, validity = self.session.pool.scratch, self.validity()
-        try:
-            luck = self.known_luck = self.luck(done)
-            in_fresh_workers = isinstance(self.oracle, Oracle) or luck is not None
-            background = Background(
-                trace=self.reduction.study(case),
-                steps=self.reduction.larger_cases(case),
-                step_trace=done.found.trace,
-                again=self.again if in_fresh_workers else None,
-                headline=self.session.shown.failures[0].headline(),
-            )
-            found = explain(
-                case, scratch, self.scheduler, put=scratch.put, validity=validity, background=background, luck=luck
-            )  # fmt: skip
-        except Exception as error:  # the script is verified already: this must not cost it
-            if self.session.options.strict:
-                raise
-            self.session.note(f"what matters could not be found out: {error!r}")
-            return
-        features = (*self.variables, *found.features)
-        found = replace(found, features=features, reduction=self.log.reduction)
-        explanation.keep(self.session.index, self.session.capture.id, found)
-
-    def again(self, case: Case, votes: Votes | None) -> Verdict:
-        """The verdict on ``case`` in a fresh process."""
-        return self.oracle.ask(case, fresh=True, votes=votes)
-
-    def luck(self, done: Printed) -> Luck | None:
-        """Measure how often the result fails. None where it always does."""
-        oracle, shown = self.oracle, self.session.shown
-        if done.share >= 1.0 and shown.rate >= 1.0 and oracle.votes.runs == 1:
-            return None
-        votes = measuring(shown.entries[shown.entry].seconds)
-        key = f"{self.scheduler.key(done.found.case)}/{EXPLAIN}-rate"
-        verdict = self.scheduler.ask_once(key, EXPLAIN, lambda: oracle.ask(done.found.case, votes=votes))
-        return Luck(*verdict.counted)
-
-    def validity(self) -> KnownValidity:
-        """The knowledge of workers about the validity of candidates."""
-        return KnownValidity(Validation(self.session.pool, self.timeout), self.scheduler.key)
-
-    def find_layer(self, done: Printed) -> None:
-        """Ask at which layer the failure enters, and keep the answer, unless too many runs would be needed for it."""
-        if self.entry == SCRIPT or (self.known_luck is not None and self.known_luck.refusal):
-            return
-        self.listen(done.case.graph.count, "looking for the layer")
-        votes = Votes() if self.known_luck is None else self.known_luck.votes
-        try:
-            found = layers.find(
-                self.session, done.case, self.scheduler, reduction=self.log.reduction, timeout=self.timeout,
-                votes=votes,
-            )  # fmt: skip
-        except SandboxError as error:  # the script is verified already: this must not cost it
-            self.session.note(f"the layer could not be looked for: {error}")
-            return
-        if found is not None:
-            self.session.index.artifacts.save(self.session.capture.id, ablation.ARTIFACT, found.to_json())
-
-    def ask_about_the_rest(self, start: Case, trace: Trace, done: Printed) -> None:
-        """Find out what ``start`` does without the operations that the minimal case has. This is asked at the end of
-        each complete attempt and, like the replays, not counted as a query."""
-        minimal = done.case
-        if self.hangs or self.entry == SCRIPT or self.session.spent():
-            return
-        try:
-            found = rest.without(start, trace, minimal.graph)
-            if found is None:
-                return
-            case, called = found
-            if not all(self.validity().obeys_rules(start, [case])):
-                return
-            self.listen(minimal.graph.count, "looking at the rest of the graph")
-            verdict = self.oracle.ask(case)
-            if verdict.outcome is Outcome.PASS:  # once may be luck
-                verdict = self.oracle.ask(case, fresh=True)
-            if verdict.same and done.failure is not None and verdict.failure is not None:
-                own = replace(self.session.shown.matcher, examples=(done.failure,))
-                if not own.shows(verdict.failure):  # of a list of operators it names others
-                    verdict = replace(verdict, outcome=Outcome.OTHER)
-        except SandboxError as error:  # the script is verified already: this must not cost it
-            self.session.note(f"the rest of the graph could not be asked about: {error}")
-            return
-        if verdict.outcome is Outcome.OTHER:
-            self.session.add_other_failure(case, verdict)
-        said = verdict.failure.headline() if verdict.failure is not None else ""
-        known = rest.Rest(called, case.graph.count, verdict.outcome, said)
-        rest.keep(self.session.index, self.session.capture.id, known)
-
-    def emit(self, done: Printed, blobs: Blobs) -> Printed:
-        """Render the script, run it, store it with the record of its verification."""
-        case = done.case
-        emitter = self.emitter(case)
-        self.listen(case.graph.count, "verifying the script")
-        self.session.pool.scratch.put(blobs)
-        hang = self.margin.failure(case)
-        last = self.oracle.ask(case, fresh=True) if hang is None else Verdict(Outcome.SAME, signature(hang), hang)
-        done = replace(done, shown_fresh=last.same, failure=last.failure if last.same else None)
-        try:
-            draft = partial(
-                emitter.draft,
-                case,
-                blobs,
-                failure=(last.failure if last.same else None) or self.session.shown.failures[0],
-                queries=self.log.total,
-                runs=self.session.options.runs,
-                embed=self.session.options.embed_data,
-                replays=self.session.shown.seldom(),
-                installed=self.session.installed(),
-                complete=done.found.complete,
-                evidence=partial(self.evidence, case, last.failure if last.same else None),
-            )
-            drafted = self.session.early.tell_while(draft)
-            state, reason = emitter.store(drafted)
-            shown, runs = drafted.done.shown, drafted.done.runs
-            self.session.listener(ScriptVerified(self.session.capture.id, shown, runs))
-            if state is State.UNVERIFIED and not last.same:
-                reason += "; nor does a fresh process show it: it may need what came before it, such as other graphs"
-            return replace(done, state=state, reason=reason, share=shown / runs)
-        except NeedsData as error:
-            command = again(self.session.index, self.session.capture.id, "--embed-data")
-            return replace(done, reason=f"{error}: {command}", printable=False)
-        except (Unprintable, CannotLoad) as error:
-            return replace(done, reason=f"no script can be printed: {error}", printable=False)
-
-    def evidence(self, case: Case, seen: Failure | None, summed: bool) -> Failure | None:
-        """The failure of ``case`` with the figures of a comparison with float64: ``seen``, unless the script takes the
-        gradients of the sum of the outputs. Then a further run does so, too."""
-        if not summed or self.entry == SCRIPT:
-            return None if summed else seen
-        argument = tasks.observe_argument(case, self.entry, self.session.shown.threads, summed=True)
-        failure = of_reply(self.session.pool.submit("observe", argument, timeout=self.timeout).result()).failure
-        return None if failure is None else self.session.shown.matcher.find(failure)
-
-    def listen(self, nodes: int, stage: str) -> None:
-        self.session.early.tell()
-        self.session.answered(nodes, stage, self.log.total)
+    reduction = Reduction(search, services, oracle, scheduler, log, small)
+    most = Budget(MOST_QUERIES + PER_NODE * len(start.graph.compute))
+    with _time_for_the_script(reduction, replayed, services), scheduler.limited(most):
+        found = reduction.run()
+    begin_early_script(reduction, replayed, services, found.case, 0.0, waiting=True)
+    return Reduced(replayed, reduction, found)
 
 
-def keep(session: CaptureSession, result: AttemptResult, *, finished: bool) -> None:
+def with_longer_limits(reduced: Reduced) -> Replayed:
+    """What to reduce after a hang whose result ends by itself: the last step that does not, with longer time limits.
+
+    If there is no such step, the same case again, whose result is accepted.
+    """
+    replayed, reduction = reduced.replayed, reduced.reduction
+    cases = [reduction.search.start, *(case for case, _ in reduction.path)]
+    number = reduction.margin.last_that_lasts(cases)
+    if number is None:
+        return replace(replayed, timeout_factor=1.0)
+    return replace(_from_step(reduced, number), case=cases[number], timeout_factor=MARGIN)
+
+
+def is_rare(verified: Verified) -> bool:
+    """Whether the script shows the failure less often than the replays did.
+
+    If it never does but a fresh worker does, other entries must be tried instead.
+    """
+    if not verified.printable or not verified.reduced.complete:
+        return False
+    if not verified.share:
+        return not verified.shown_fresh
+    return verified.share < verified.reduced.replayed.shown.rate
+
+
+def more_reliable(verified: Verified, services: Services) -> Verified:
+    """An earlier case of the reduction whose script shows the failure more often, if there is one."""
+    reduced = verified.reduced
+    replayed, reduction = reduced.replayed, reduced.reduction
+    other = reduction.doubted()
+    if other is None and verified.share and replayed.shown.rate >= 1.0:
+        other = reduction.more_reliable(script_oracle(replayed, services))
+    if other is None:
+        return verified
+    better = verify_script(replace(reduced, found=other), services)
+    if better.printable and better.share >= verified.share:
+        return better
+    reduction.keep(reduced.case)
+    return verify_script(reduced, services)
+
+
+def after_the_last_shown(verified: Verified, services: Services) -> AttemptResult | None:
+    """Emit the last step whose script shows the failure, where the minimal case shows it in workers only.
+
+    The next attempt begins there, through the entry that tells this step from the next one. Return None where no step
+    needs to be undone, or where not even the script of the start shows the failure.
+    """
+    reduced = verified.reduced
+    replayed, reduction = reduced.replayed, reduced.reduction
+    wanted = verified.printable and not verified.share and replayed.shown.rate >= 1.0
+    if not wanted or replayed.hangs or replayed.entry == SCRIPT or services.spent():
+        return None
+    reduction.tell(verified.case.graph.count, "looking for the last script that shows it")
+    number = reduction.last_shown(script_oracle(replayed, services))
+    if number is None:
+        return None
+    misleading = reduction.path[number][0]
+    found = reduction.back_to(number)
+    services.note(
+        f"workers show the failure in what is left, its script does not: the reduction continues with step {number}"
+    )
+    result = _result(verify_script(replace(reduced, found=found), services))
+    store_numbers(result, finished=False)
+    entry = SCRIPT
+    if replayed.entry != "compile":
+        compile = _oracle(replace(replayed, entry="compile", timeout_factor=None), services)
+        if not compile.ask(misleading).same and compile.ask(found.case).same:
+            entry = "compile"
+    return replace(result, next=replace(_from_step(reduced, number), case=found.case, entry=entry, timeout_factor=None))
+
+
+def with_needed_variables(verified: Verified, services: Services) -> Verified:
+    """``verified`` with a script that sets no environment variable that the failure does not need."""
+    reduced = verified.reduced
+    wanted = verified.state is State.VERIFIED and reduced.complete and bool(verified.case.backend.get("variables"))
+    if not wanted or reduced.replayed.hangs or services.spent():
+        return verified
+    reduced.reduction.tell(verified.case.graph.count, "finding out which variables matter")
+    script, scheduler = script_oracle(reduced.replayed, services), reduced.reduction.scheduler
+
+    def ask(case: Case) -> Verdict:
+        return scheduler.ask_once(f"{scheduler.key(case)}/variables", EXPLAIN, lambda: script.ask(case))
+
+    try:
+        found = needed_variables.find(ask, reduced.case)
+    except BudgetSpent:
+        return verified
+    if found.case == reduced.case:
+        return replace(verified, variables=found.features)
+    fewer = verify_script(replace(reduced, found=replace(reduced.found, case=found.case)), services)
+    if fewer.state is not State.VERIFIED:
+        fewer = verify_script(reduced, services)
+    return replace(fewer, variables=found.features)
+
+
+def store_numbers(result: AttemptResult, *, finished: bool) -> None:
     """Store how a reduction ended. A later run resumes it unless it is ``finished``."""
-    session.index.reductions.finish(
-        result.reduction, queries=result.queries, nodes_before=session.case.graph.count, nodes_after=result.nodes,
-        seconds=result.seconds, finished=finished,
+    result.reduction.store_numbers(result.nodes, result.seconds, finished=finished)
+
+
+def _result(verified: Verified) -> AttemptResult:
+    reduction, complete = verified.reduced.reduction, verified.reduced.complete
+    final = verified.state is State.VERIFIED or not verified.printable or not complete
+    return AttemptResult(
+        reduction, verified.state, verified.reason, verified.case.graph.count, reduction.log.total, reduction.seconds,
+        complete, final,
     )  # fmt: skip
+
+
+def _oracle(replayed: Replayed, services: Services) -> Oracle | ScriptOracle:
+    """The oracle of the search through the entry of ``replayed``."""
+    if replayed.entry == SCRIPT:
+        return script_oracle(replayed, services)
+    oracle = replace(
+        replayed.shown.oracle(services.pool, services.options.min_rate),
+        entry=replayed.entry,
+        timeout=query_limit(replayed, services),
+    )
+    # With longer limits a slow candidate is where a hang would be, too: only time tells.
+    return oracle if replayed.timeout_factor is None else oracle.in_full_time(replayed.timeout_factor)
+
+
+def _jobs(replayed: Replayed, services: Services) -> int:
+    """How many workers answer queries at a time."""
+    pool = services.pool
+    started, peak = (pool.jobs, pool.peak) if isinstance(pool, Pool) else (1, 0)
+    return workers_at_a_time(services.options.jobs, started, replayed.seconds, peak)
+
+
+def _use_head_start(replayed: Replayed, log: VerdictLog) -> None:
+    """Log the answers of the head start, if it asked in the same way."""
+    head_start = replayed.head_start
+    if (replayed.entry, replayed.shown.threads) != (head_start.entry, head_start.threads):
+        return
+    for key, (name, verdict) in head_start.verdicts.items():
+        if key not in log.known:
+            log.asked(key, name)
+            log.answered(key, verdict)
+        if key in head_start.used:
+            log.used(key, name)
+
+
+def _record(case: Case, services: Services) -> Trace:
+    """The values of one eager run, made in a worker."""
+    reply = services.pool.submit("record", tasks.record_argument(case), timeout=LIMIT).result()
+    if reply.ended is not Ended.DONE:
+        raise SandboxError(f"recording the values of the graph ended in {reply.ended}: {reply.error}")
+    return Trace.from_json(reply.result)
+
+
+def _from_step(reduced: Reduced, number: int) -> Replayed:
+    """``reduced.replayed`` as it continues from a step of its reduction; 0 stands for its start."""
+    replayed = reduced.replayed
+    return replace(replayed, begun=(reduced.reduction.log.reduction, number)) if number else replayed
+
+
+@contextmanager
+def _time_for_the_script(reduction: Reduction, replayed: Replayed, services: Services) -> Iterator[None]:
+    """Inside this context the budget leaves the seconds that the verification of the script is going to take."""
+    budget = services.budget
+    takes = reduction.margin.alarm(replayed.case) if replayed.hangs else replayed.seconds
+    budget.reserve = min(_KEPT * (budget.seconds or 0.0), _VERIFYING + takes)
+    try:
+        yield
+    finally:
+        budget.reserve = 0.0

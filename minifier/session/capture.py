@@ -10,22 +10,20 @@ at last with the script itself as the oracle. If that fails, too, the capture en
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...backends.provenance import libraries
 from ...backends.provenance.absent import is_absent
 from ...backends.provenance.spec import BackendSpec, CannotLoad
-from ...store.document.case import Case, tag
-from ...store.failure import EAGER, METADATA, Failure, FailureKind
+from ...store.document.case import Case
+from ...store.failure import Failure
 from ...store.index import CaptureInfo, Index, State
-from ...store.masking import mask
 from ...store.matching import FailureMatcher
 from ...store.signature import Match, signature
 from ..consent import AgreedCase
 from ..oracle.oracle import LongerLimit
-from ..oracle.replay import LIMIT, Replay, Shown, healthy, may_have_more_threads, replay
+from ..oracle.replay import healthy
 from ..oracle.scheduler import Budget
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.guess import guess
@@ -33,14 +31,17 @@ from ..reporting.emit import Draft, Emitter
 from ..sandbox.launcher import BackendImportError, SandboxError
 from ..sandbox.pool import Pool, Workers
 from ..tracing.content_address import content_addressed
-from .attempt import AttemptResult, EntryAttempt, keep
-from .capture_session import CaptureSession, again
+from .attempt import AttemptResult, attempt, shows, store_numbers
 from .early_script import EarlyScript
-from .events import HeadStartBegan, Listener, Replayed, ReplayFinished, ReplayStarted
-from .head_start import HeadStart, is_worth, look
+from .events import HeadStartBegan, Listener
+from .head_start import is_worth, look
 from .options import MinifyOptions
+from .other_failures import OtherFailures
 from .reduction import SCRIPT
+from .replays import backends, earlier, is_refused, limit_of, replay_variants, replays, variants
 from .resources import SharedResources
+from .services import Services
+from .stages import Captured, Replayed, Step
 
 #: Seconds that one operator may take.
 _GUESS_LIMIT = 120.0
@@ -62,7 +63,7 @@ def reduce_capture(
     options: MinifyOptions,
     listener: Listener,
     resources: SharedResources,
-    begun: tuple[int, int] | None = None,
+    begun: Step | None = None,
 ) -> CaptureOutcome:
     """Minify the agreed case of a capture and store its script. The caller stores the outcome.
 
@@ -77,16 +78,18 @@ def reduce_capture(
         return CaptureOutcome(State.BLOCKED, spec.problem)
     if module := is_absent(failure):
         return CaptureOutcome(State.BLOCKED, failure.absent or f"the module {module} is not installed here")
-    budget = Budget(options.max_queries, options.budget)
     early = EarlyScript(listener, resources.processes)
     if begun is None and index.repros.get(capture.id, "script") is None:
         early.begin(*_first_guess(index, capture, agreed, failure, options, resources))
     try:
         case, pool = _loaded(agreed, resources)
-        ways = variants(case, failure) if begun is None else [case]
         pool.scratch.put(index.blobs.view(case.storages))
-        work = _CaptureWork(index, capture, agreed, failure, options, listener, resources, pool, early, begun, budget)
-        return work.from_head_start(ways[0]) or work.from_the_whole(ways)
+        services = Services(
+            index, capture, agreed, options, listener, pool, resources.processes,
+            Budget(options.max_queries, options.budget), early, OtherFailures(index, capture.id, agreed, pool.scratch),
+        )  # fmt: skip
+        captured = Captured(case, failure, _matcher(failure, options), begun)
+        return _from_head_start(captured, services) or _from_the_whole(captured, services)
     except BackendImportError as error:
         return CaptureOutcome(State.BLOCKED, str(error))
     except CannotLoad as error:
@@ -108,152 +111,93 @@ def _loaded(agreed: AgreedCase, resources: SharedResources) -> tuple[Case, Worke
         return copied[0], resources.workers(agreed, copied[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _CaptureWork:
-    """The shared input of replays and attempts of one capture. ``begun`` is the step at which the work continues."""
-
-    index: Index
-    capture: CaptureInfo
-    agreed: AgreedCase
-    failure: Failure
-    options: MinifyOptions
-    listener: Listener
-    resources: SharedResources
-    pool: Workers
-    early: EarlyScript
-    begun: tuple[int, int] | None
-    budget: Budget
-
-    @property
-    def matcher(self) -> FailureMatcher:
-        return _matcher(self.failure, self.options)
-
-    @property
-    def limit(self) -> float:
-        """Seconds that a run of the captured graph may take."""
-        hang = self.failure.detail.get("seconds")
-        return self.options.timeout or (float(hang) if isinstance(hang, int | float) else LIMIT)
-
-    def from_head_start(self, case: Case) -> CaptureOutcome | None:
-        """Minify ``case`` without a replay of the whole of it. None where that cannot be done."""
-        if self.begun is not None or not is_worth(case, self.failure):
-            return None
-        self.listener(HeadStartBegan(self.capture.id))
-        jobs = self.options.jobs or (max(1, self.pool.jobs - 1) if isinstance(self.pool, Pool) else 1)
-        found = look(
-            self.index, self.capture.id, self.pool, case, self.matcher, jobs=jobs, budget=self.budget
-        )  # fmt: skip
-        if found.case is None:
-            return None
-        self._begin_script(found.case)
-        nodes = found.case.graph.count
-        self.listener(ReplayStarted(self.capture.id, self.options.replays, nodes))
-        shown = self.replay(found.case)
-        self.listener(replay_event(self.capture.id, shown, nodes))
-        if not shown.reproduced or shown.rate < 1.0:
-            return None
-        shown = replace(shown, longer=LongerLimit(nodes, self.limit))
-        session = self.session(case, shown, found)
-        for other in found.others:
-            session.add_other_failure(*other)
-        outcome = _attempts(session)
-        if found.certain:
-            return outcome
-        verdict = None
-        if outcome.state is State.VERIFIED and not session.spent():
-            verdict = shown.oracle(self.pool).ask(case)
-        if verdict is None or verdict.same:
-            if verdict is not None:
-                self.index.captures.diagnose(self.capture.id, shown.failures[0])
-            return replace(outcome, children=tuple(session.store_other_failures()))
-        if found.failure is not None and verdict.signature is not None:
-            session.add_other_failure(found.case, Verdict(Outcome.OTHER, signature(found.failure), found.failure))
-            session.forget_other_failure(verdict.signature)
-        session.store_other_failures()
-        self.index.repros.forget(self.capture.id)
-        session.note("the captured graph fails in another way than the part of it that was minified: it is replayed")
+def _from_head_start(captured: Captured, services: Services) -> CaptureOutcome | None:
+    """Minify a small part of the case that fails as captured, without a replay of the whole. None if there is none."""
+    if captured.begun is not None:
         return None
+    case = variants(captured.case, captured.failure)[0]
+    if not is_worth(case, captured.failure):
+        return None
+    index, capture, pool = services.index, services.capture, services.pool
+    services.listener(HeadStartBegan(capture.id))
+    jobs = services.options.jobs or (max(1, pool.jobs - 1) if isinstance(pool, Pool) else 1)
+    found = look(index, capture.id, pool, case, captured.matcher, jobs=jobs, budget=services.budget)
+    if found.case is None:
+        return None
+    _begin_script(captured, found.case, services)
+    nodes = found.case.graph.count
+    shown = replays(replace(captured, case=found.case), services, part=nodes)
+    if not shown.reproduced or shown.rate < 1.0:
+        return None
+    shown = replace(shown, longer=LongerLimit(nodes, limit_of(captured, services.options)))
+    for other in found.others:
+        services.others.add(*other)
+    outcome = _attempts(Replayed(case, shown, shown.entry, found), services)
+    if found.certain:
+        return outcome
+    verdict = None
+    if outcome.state is State.VERIFIED and not services.spent():
+        verdict = shown.oracle(pool).ask(case)
+    if verdict is None or verdict.same:
+        if verdict is not None:
+            index.captures.diagnose(capture.id, shown.failures[0])
+        return replace(outcome, children=tuple(services.others.store()))
+    if found.failure is not None and verdict.signature is not None:
+        services.others.add(found.case, Verdict(Outcome.OTHER, signature(found.failure), found.failure))
+        services.others.forget(verdict.signature)
+    services.others.store()
+    index.repros.forget(capture.id)
+    services.note("the captured graph fails in another way than the part of it that was minified: it is replayed")
+    return None
 
-    def from_the_whole(self, ways: list[Case]) -> CaptureOutcome:
-        """Replay the captured graph and minify it, in the first of the ``ways`` to run it that shows the failure."""
-        self.listener(ReplayStarted(self.capture.id, self.options.replays))
-        for case in ways:
-            shown = self.replay(case)
-            if shown.reproduced:
-                break
-        self.listener(replay_event(self.capture.id, shown))
-        if shown.reproduced:
-            return _attempts(self.session(case, shown, HeadStart()))
-        if shown.absent:
-            return self._no_bug(State.BLOCKED, shown.absent)
-        if is_refused(self.capture.provenance, self.failure, shown):
-            why = f"eager refuses it, too: {shown.refused}\ncaptured: {self.failure.headline()}"
-            return self._no_bug(State.EAGER_REFUSES, why)
-        if self._culprit_alone_shows():
-            return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
-        return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(self.capture))
 
-    def _no_bug(self, state: State, why: str) -> CaptureOutcome:
-        """The outcome for what is no failure of the backend: a script of a part of the graph is dropped."""
-        self.early.finish()
-        self.index.repros.forget(self.capture.id)
-        return CaptureOutcome(state, why)
+def _from_the_whole(captured: Captured, services: Services) -> CaptureOutcome:
+    """Replay the captured graph and minify it, in the first of its variants that shows the failure."""
+    shown, replayed = replay_variants(captured, services)
+    if replayed is not None:
+        return _attempts(replayed, services)
+    if shown.absent:
+        return _no_bug(State.BLOCKED, shown.absent, services)
+    if is_refused(services.capture.provenance, captured.failure, shown):
+        why = f"eager refuses it, too: {shown.refused}\ncaptured: {captured.failure.headline()}"
+        return _no_bug(State.EAGER_REFUSES, why, services)
+    if _culprit_alone_shows(captured, services):
+        return CaptureOutcome(State.VERIFIED, "the culprit alone shows it, the whole graph does not")
+    return CaptureOutcome(State.NOT_REPRODUCED, shown.reason + earlier(services.capture))
 
-    def replay(self, case: Case) -> Replay:
-        return replay(
-            self.pool,
-            case,
-            self.matcher,
-            runs=self.options.replays,
-            prefer=entry_to_resume(self.index, self.capture.id, self.options, self.begun),
-            limit=self.limit,
-            again=again(self.index, self.capture.id),
-            meanwhile=self.early.tell,
-            ran=lambda number: self.listener(Replayed(self.capture.id, number)),
+
+def _no_bug(state: State, why: str, services: Services) -> CaptureOutcome:
+    """The outcome for what is no failure of the backend: a script of a part of the graph is dropped."""
+    services.early.finish()
+    services.index.repros.forget(services.capture.id)
+    return CaptureOutcome(state, why)
+
+
+def _begin_script(captured: Captured, case: Case, services: Services) -> None:
+    """Run a script of ``case`` beside its replays, unless another one has shown the failure."""
+    if not services.early.is_wanted():
+        return
+    case = replace(case, imports=libraries.needed_by(case))
+    case, blobs = content_addressed(case, services.pool.scratch)
+    emitter = services.emitter(captured.matcher, _guess_limit(services.options))
+    services.early.begin(emitter, lambda: emitter.early_draft(case, blobs, failure=captured.failure))
+
+
+def _culprit_alone_shows(captured: Captured, services: Services) -> bool:
+    """Whether a script of the culprit shows the failure, which the whole graph does not. Then it is stored."""
+    if not services.early.finish() or (found := services.early.shown()) is None:
+        return False
+    emitter = services.emitter(captured.matcher, _guess_limit(services.options))
+    state, _ = emitter.store(
+        emitter.draft(
+            found.case, found.blobs, failure=captured.failure, queries=0, runs=services.options.runs, embed=False
         )
+    )
+    return state is State.VERIFIED
 
-    def session(self, case: Case, shown: Replay, head_start: HeadStart) -> CaptureSession:
-        if head_start.certain:
-            self.index.captures.diagnose(self.capture.id, shown.failures[0])
-        return CaptureSession(
-            self.index,
-            self.capture,
-            self.agreed,
-            case,
-            shown,
-            self.pool,
-            self.resources.processes,
-            self.options,
-            self.listener,
-            self.early,
-            self.begun,
-            self.budget,
-            head_start,
-        )
 
-    def _begin_script(self, case: Case) -> None:
-        """Run a script of ``case`` beside its replays, unless another one has shown the failure."""
-        if not self.early.is_wanted():
-            return
-        case = replace(case, imports=libraries.needed_by(case))
-        case, blobs = content_addressed(case, self.pool.scratch)
-        emitter = self._emitter()
-
-        self.early.begin(emitter, lambda: emitter.early_draft(case, blobs, failure=self.failure))
-
-    def _culprit_alone_shows(self) -> bool:
-        """Whether a script of the culprit shows the failure, which the whole graph does not. Then it is stored."""
-        if not self.early.finish() or (found := self.early.shown()) is None:
-            return False
-        emitter = self._emitter()
-        state, _ = emitter.store(
-            emitter.draft(found.case, found.blobs, failure=self.failure, queries=0, runs=self.options.runs, embed=False)
-        )
-        return state is State.VERIFIED
-
-    def _emitter(self) -> Emitter:
-        limit = self.options.timeout or _GUESS_LIMIT
-        return Emitter(self.index, self.capture, self.agreed, self.matcher, limit, self.resources.processes)
+def _guess_limit(options: MinifyOptions) -> float:
+    return options.timeout or _GUESS_LIMIT
 
 
 def _matcher(failure: Failure, options: MinifyOptions) -> FailureMatcher:
@@ -273,8 +217,8 @@ def _first_guess(
     The function can run while the workers import. If the failure names no culprit, it only does the imports of the
     script, which are the same for any graph of one operator.
     """
-    matcher, limit = _matcher(failure, options), options.timeout or _GUESS_LIMIT
-    emitter, case = Emitter(index, capture, agreed, matcher, limit, resources.processes), agreed.case
+    matcher, case = _matcher(failure, options), agreed.case
+    emitter = Emitter(index, capture, agreed, matcher, _guess_limit(options), resources.processes)
 
     def make() -> Draft | None:
         found = guess(case, failure)
@@ -287,130 +231,33 @@ def _first_guess(
     return emitter, make
 
 
-def entry_to_resume(index: Index, capture_id: int, options: MinifyOptions, begun: tuple[int, int] | None = None) -> str:
-    """The entry of the interrupted reduction that a run with these options can resume, or an empty string.
-
-    Without it the replay picks the faster entry, which may differ from run to run. A run that went through several
-    entries left several reductions; the oldest one is what it began with.
-    """
-    wanted = {
-        "match": options.match,
-        "error_regex": options.error_regex,
-        "min_rate": options.min_rate,
-        "from": None if begun is None else list(begun),
-    }
-    for reduction in index.reductions.unfinished(capture_id):
-        if all(reduction.config.get(name) == value for name, value in wanted.items()):
-            return str(reduction.config.get("entry", ""))
-    return ""
-
-
-def replay_event(capture_id: int, shown: Replay, part: int = 0) -> ReplayFinished:
-    """Return the event that reports the replays."""
-    seen = shown.entries.get(shown.entry) or Shown()
-    return ReplayFinished(capture_id, shown.reproduced, shown.entry, seen.matched, seen.runs, shown.reason, part)
-
-
-def is_refused(provenance: Mapping[str, Any], failure: Failure, shown: Replay) -> bool:
-    """Whether the program fails in eager mode as well.
-
-    Not for a divergence: the program ran in eager. Where eager was not given the values of the program, only if it
-    raises the captured error, and did not run when it was asked in the program.
-    """
-    if failure.kind is FailureKind.DIVERGENCE or not shown.refused:
-        return False
-    if provenance.get("data") != METADATA:
-        return True
-    return EAGER not in failure.detail and _head(shown.refused) == _head(f"{failure.type}: {failure.message}")
-
-
-def _head(line: str) -> tuple[str, str]:
-    """The type of an error and its first words, up to a colon, masked."""
-    kind, _, said = line.partition(": ")
-    return kind, mask(said.splitlines()[0].partition(":")[0] if said else "")
-
-
-def variants(case: Case, failure: Failure) -> list[Case]:
-    """Return the ways to replay a capture, the simplest first.
-
-    A graph with symbolic sizes is first compiled with ``dynamic=True``, then as the program compiled it. The compiled
-    graph is first called once, then as often as the program called it, and then with the inputs of earlier calls. All
-    of that is done with a backend that a factory is called for, then with its copied source. At last the graph runs
-    with one thread, which its script then sets.
-    """
-    ways = [way for with_backend in backends(case) for way in _variants(with_backend)]
-    if failure.kind is FailureKind.CRASH or not may_have_more_threads(case):
-        return ways
-    return [*ways, replace(ways[0], context={**case.context, "threads": 1})]
-
-
-def backends(case: Case) -> list[Case]:
-    """``case`` with each way to have its backend back, the plainest first."""
-    if "copied" not in case.backend:
-        return [case]
-    return [replace(case, backend=way.to_json()) for way in BackendSpec.from_json(case.backend).ways()]
-
-
-def _variants(case: Case) -> list[Case]:
-    symbolic = any(tag(value) == "sym" for value in case.inputs) and case.backend.get("dynamic") is None
-    dynamic = replace(case, backend={**case.backend, "dynamic": True})
-    ways = [dynamic, case] if symbolic else [case]
-    same = [replace(way, calls=calls, earlier=()) for way in ways for calls in sorted({1, case.calls})]
-    return same + [replace(way, calls=1) for way in ways if case.earlier]
-
-
-def earlier(capture: CaptureInfo) -> str:
-    """Describe the earlier actions of the process, which a replay may lack."""
-    graphs, calls, shapes = (capture.provenance.get(key) for key in ("graph", "call", "shapes_before"))
-    parts: list[str] = []
-    if isinstance(graphs, int) and graphs > 1:
-        parts.append(f"it was graph {graphs} that this process compiled")
-    if isinstance(calls, int) and calls > 1:
-        parts.append(f"it showed at call {calls}" + (f", after calls with shapes {shapes}" if shapes else ""))
-    kept = capture.provenance.get("data") != METADATA
-    lost = f"\nvalues that the failure may need were not kept ({_left_out(capture)}): capture it again with --data full"
-    values = "" if kept else lost
-    if role := capture.provenance.get("aot_graph"):
-        refused = capture.provenance.get("refused")
-        why = f"Dynamo's graph could not be stored ({refused})" if refused else "capture the whole with --level dynamo"
-        values += f"\nit is the {role} graph of AOTAutograd alone: {why}"
-    if not parts:
-        return values
-    happened = " and ".join(parts)
-    return f"{values}\n{happened}: one graph and one call do not show a failure that depends on earlier ones"
-
-
-def _left_out(capture: CaptureInfo) -> str:
-    """The tensors without values, as the row names them."""
-    named = capture.provenance.get("left_out")
-    return named if isinstance(named, str) and named else "values of its tensors"
-
-
-def _attempts(session: CaptureSession) -> CaptureOutcome:
-    """Reduce through the entry that the replay chose, then through others until the script shows the failure.
+def _attempts(replayed: Replayed, services: Services) -> CaptureOutcome:
+    """Reduce through the entry that the replays chose, then through others until the script shows the failure.
 
     Other failures are stored, unless it is not certain yet which of them is the captured one.
     """
-    shown = session.shown
+    index, capture, shown = services.index, services.capture, replayed.shown
+    certain = replayed.head_start.certain
+    if certain:
+        index.captures.diagnose(capture.id, replayed.failure)
     others = [entry for entry, seen in shown.entries.items() if seen.matched and entry != shown.entry]
-    results: list[tuple[CaptureSession, AttemptResult]] = []
+    results: list[AttemptResult] = []
     try:
         for entry in dict.fromkeys([shown.entry, *others, "compile", SCRIPT]):
-            attempt = EntryAttempt(session, entry, before=results[-1][1].queries if results else 0)
-            if not attempt.shows():
+            through = replace(replayed, entry=entry)
+            if not shows(through, services):
                 continue
-            results.append((session, attempt.run()))
-            while (follows := results[-1][1].next) is not None:
-                results.append((follows.session, follows.run()))
-            if results[-1][1].final or any(result.state is State.VERIFIED for _, result in results):
+            results.append(attempt(through, services, before=results[-1].queries if results else 0))
+            while (following := results[-1].next) is not None:
+                results.append(attempt(following, services, before=results[-1].queries))
+            if results[-1].final or any(result.state is State.VERIFIED for result in results):
                 break
     finally:  # also after Ctrl-C
-        children = session.store_other_failures() if session.head_start.certain else []
-    if all(result.complete for _, result in results):  # a run that is killed before this line resumes them all
-        for of, result in results:
-            keep(of, result, finished=True)
-    last = results[-1][1] if results else None
-    state, reason = (State.UNVERIFIED, "") if last is None else (last.state, last.reason)
-    if state is State.UNVERIFIED and (kept := session.index.repros.get(session.capture.id, "script")) and kept.verified:
+        children = services.others.store() if certain else []
+    if all(result.complete for result in results):  # a run that is killed before this line resumes them all
+        for result in results:
+            store_numbers(result, finished=True)
+    state, reason = (results[-1].state, results[-1].reason) if results else (State.UNVERIFIED, "")
+    if state is State.UNVERIFIED and (kept := index.repros.get(capture.id, "script")) and kept.verified:
         state, reason = State.VERIFIED, f"an earlier script shows it, the last one does not: {reason}"
     return CaptureOutcome(state, reason, tuple(children))

@@ -39,7 +39,7 @@ class ReplayStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayRan:
     """Run ``number`` of the captured graph, or of a part of it, is over, counted from 1."""
 
     capture_id: int
@@ -136,7 +136,7 @@ Event = (
     CaptureStarted
     | HeadStartBegan
     | ReplayStarted
-    | Replayed
+    | ReplayRan
     | ReplayFinished
     | QueryAnswered
     | StepAccepted

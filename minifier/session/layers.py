@@ -13,59 +13,43 @@ from ...backends.provenance.spec import BackendSpec
 from ...store.document.case import Case
 from ..oracle import tasks
 from ..oracle.ablation import OWN, SAME, Ablation, AblationRow, layer_of, layers_before, result_of, wrong_fake_kernel
-from ..oracle.oracle import Oracle, Votes
+from ..oracle.oracle import Oracle
 from ..oracle.scheduler import Budget, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.history import EXPLAIN
-from .capture_session import CaptureSession
 
 #: Queries and seconds that the layers may take.
 MOST, SECONDS = 6, 60.0
 
 
-def find(
-    session: CaptureSession, case: Case, scheduler: QueryScheduler, *, reduction: int, timeout: float, votes: Votes
-) -> Ablation | None:
+def find(oracle: Oracle, case: Case, scheduler: QueryScheduler, *, reduction: int) -> Ablation | None:
     """Run ``case``, which its own backend fails on, under torch's layers up to the first that shows the failure.
 
-    Each layer is run through both entries to a backend. None where the budget does not suffice.
+    ``oracle`` is asked in fresh workers, and each layer is run through both entries to a backend. ``reduction`` is the
+    id of the reduction that found ``case``. None where the budget does not suffice.
     """
     own = BackendSpec.from_json(case.backend)
     rows: list[AblationRow] = []
     try:
         with scheduler.limited(Budget(MOST, SECONDS)):
             for name, layer in layers_before(own.name):
-                rows.append(_row(session, case, scheduler, layer_of(name, own), layer, timeout, votes))
+                rows.append(_row(oracle, case, scheduler, layer_of(name, own), layer))
                 if rows[-1].result == SAME:
                     break
             else:
                 rows.append(AblationRow(own.name, OWN, SAME))
     except BudgetSpent:
         return None
-    return Ablation.of(rows, reduction, wrong_fake_kernel(session.pool, case, timeout))
+    return Ablation.of(rows, reduction, wrong_fake_kernel(oracle.pool, case, oracle.timeout))
 
 
-def _row(
-    session: CaptureSession,
-    case: Case,
-    scheduler: QueryScheduler,
-    spec: BackendSpec,
-    layer: str,
-    timeout: float,
-    votes: Votes,
-) -> AblationRow:
+def _row(oracle: Oracle, case: Case, scheduler: QueryScheduler, spec: BackendSpec, layer: str) -> AblationRow:
     tried = replace(case, backend=spec.to_json())
     seen: list[Verdict] = []
-
-    def ask(entry: str) -> Verdict:
-        oracle = Oracle(
-            session.pool, session.shown.matcher, timeout=timeout, entry=entry, votes=votes,
-            threads=session.shown.threads,
-        )  # fmt: skip
-        return oracle.ask(tried, fresh=True)
-
     for entry in reversed(tasks.ENTRIES):  # as the script does it first
-        seen.append(scheduler.ask_once(f"{scheduler.key(tried)}/{entry}", EXPLAIN, partial(ask, entry)))
+        through = replace(oracle, entry=entry)
+        key = f"{scheduler.key(tried)}/{entry}"
+        seen.append(scheduler.ask_once(key, EXPLAIN, partial(through.ask, tried, fresh=True)))
         if seen[-1].outcome is not Outcome.PASS:
             break
     last = seen[-1]

@@ -6,11 +6,11 @@ variables. What is left is in the case: the values that a script sets, and the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...store.document.case import Case
-from ..oracle.verdict import InterestingnessTest, Outcome
+from ..oracle.verdict import Outcome, Verdict
 from ..reporting.features import Aspect, Feature, ProbeAnswer
 
 #: The shown value of a variable that is not printed, and of one that is not set.
@@ -25,9 +25,9 @@ class NeededVariables:
     features: tuple[Feature, ...]
 
 
-def find(oracle: InterestingnessTest, case: Case) -> NeededVariables:
-    """Ask ``oracle`` for scripts of ``case`` without some of its variables, all of them at once first."""
-    search = _Search(oracle, case)
+def find(ask: Callable[[Case], Verdict], case: Case) -> NeededVariables:
+    """Call ``ask`` with ``case`` without some of its variables, all of them at once first."""
+    search = _Search(ask, case)
     search.leave_out(list(case.backend.get("variables", ())))
     needed = [name for name in search.answers if search.answers[name] is not Outcome.SAME]
     left = _with(case, needed)
@@ -44,8 +44,8 @@ def find(oracle: InterestingnessTest, case: Case) -> NeededVariables:
 class _Search:
     """Halves what must stay, until each variable has an answer."""
 
-    def __init__(self, oracle: InterestingnessTest, case: Case) -> None:
-        self._oracle = oracle
+    def __init__(self, ask: Callable[[Case], Verdict], case: Case) -> None:
+        self._ask = ask
         self._case = case
         self._kept: list[str] = list(case.backend.get("variables", ()))
         self.answers: dict[str, Outcome] = {}
@@ -53,7 +53,7 @@ class _Search:
     def leave_out(self, names: list[str]) -> None:
         """Leave out as many of ``names`` as the failure allows."""
         others = [name for name in self._kept if name not in names]
-        outcome = self._oracle.ask(_with(self._case, others)).outcome
+        outcome = self._ask(_with(self._case, others)).outcome
         if outcome is Outcome.SAME or len(names) == 1:
             self._kept = others if outcome is Outcome.SAME else self._kept
             self.answers |= dict.fromkeys(names, outcome)

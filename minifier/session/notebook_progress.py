@@ -44,7 +44,7 @@ class NotebookProgress:
             case events.ReplayStarted(part=part):
                 self._replayed = f"a part of {count(part, 'node')}" if part else "the captured graph"
                 self._show(f"running {self._replayed}")
-            case events.Replayed(_, number):
+            case events.ReplayRan(_, number):
                 self._show(f"{self._replayed} ran {count(number, 'time')}")
             case events.QueryAnswered() if time.monotonic() - self._updated > _PAUSE:
                 left = f"{event.nodes} of {count(event.start_nodes, 'node')} left"

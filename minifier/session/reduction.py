@@ -11,22 +11,26 @@ Verdicts up to the last good step are known, so the first new query is the one a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...store.document.case import Case
-from ...store.failure import FailureKind
+from ...store.failure import Failure, FailureKind
 from ..candidate.trace import Trace
 from ..oracle import tasks
-from ..oracle.flakiness import Flakiness
-from ..oracle.oracle import Oracle, Votes
+from ..oracle.flakiness import Flakiness, VotingOracle
+from ..oracle.hang_margin import HangMargin
+from ..oracle.oracle import Votes
+from ..oracle.replay import LIMIT
 from ..oracle.scheduler import FRESH, BudgetSpent, QueryScheduler
 from ..oracle.verdict import Outcome, Verdict
-from ..passes import Pass, Stage
+from ..passes import PASSES, Pass, Stage
 from ..reducer.history import UNCONFIRMED
 from ..reducer.shrinker import Progress, ReductionResult, Shrinker
 from ..sandbox.pool import Ended
-from .capture_session import CaptureSession
 from .script_oracle import ScriptOracle
+from .services import Services
 from .steps import StepLog
 from .validation import Validation
 from .verdict_log import VerdictLog
@@ -42,8 +46,32 @@ SCRIPT = "script"
 #: The name of queries that an unused worker answers, and the vote of two more where it does not show the failure.
 CONFIRM = "confirm"
 OTHERS = Votes(1, 2)
-#: Tells how a reduction goes: compute nodes, and what is being done.
-Tell = Callable[[int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The start of a reduction and what is known about it.
+
+    * ``start`` fails with ``failures`` in a share of ``rate`` of its runs. ``trace`` has its values.
+    * ``timeout`` is the limit of one query, in seconds. ``timeout_factor`` is the one of `stages.Replayed`.
+    * ``began`` is the time, in seconds of `time.monotonic`, at which the work on it began.
+    * ``hints`` are groups of nodes to try first. ``blamed`` are nodes that certainly cause the failure.
+    """
+
+    start: Case
+    trace: Trace
+    failures: tuple[Failure, ...] = ()
+    rate: float = 1.0
+    timeout: float = LIMIT
+    timeout_factor: float | None = None
+    began: float = 0.0
+    hints: tuple[tuple[str, ...], ...] = ()
+    blamed: frozenset[str] = frozenset()
+    passes: tuple[Pass, ...] = PASSES
+
+    @property
+    def hangs(self) -> bool:
+        return any(failure.kind is FailureKind.HANG for failure in self.failures)
 
 
 class _NotConfirmed(Exception):
@@ -55,43 +83,34 @@ class _NotConfirmed(Exception):
 
 
 class Reduction:
-    """The reduction of ``start``, whose values are in ``trace``.
+    """One reduction: a search that may go back.
 
-    ``timeout`` is the limit of one query, in seconds. ``small`` is called with the case when no pass can remove
-    more, and with plainer cases after it.
+    ``oracle`` answers its queries through ``scheduler``, which writes them to ``log``. ``small`` is called with the
+    case when no pass can remove more, and with plainer cases after it. Its second argument is the seconds since the
+    first of these calls.
     """
 
     def __init__(
         self,
-        session: CaptureSession,
-        oracle: Oracle | ScriptOracle,
+        search: Search,
+        services: Services,
+        oracle: VotingOracle,
         scheduler: QueryScheduler,
         log: VerdictLog,
-        start: Case,
-        trace: Trace,
-        hints: tuple[tuple[str, ...], ...],
-        blamed: frozenset[str],
-        timeout: float,
-        tell: Tell,
-        passes: tuple[Pass, ...],
-        small: Callable[[Case], None],
+        small: Callable[[Case, float], None],
     ) -> None:
-        self.session = session
-        self.oracle = oracle
+        self.search = search
+        self.services = services
         self.scheduler = scheduler
         self.log = log
-        self.start = start
-        self.trace = trace
-        self.hints, self.blamed = hints, blamed
-        self.timeout = timeout
-        self.tell = tell
-        self.passes = passes
-        self.small = small
-        self.steps = StepLog(session.index, log.reduction, start, session.pool.scratch, session.stepped)
+        self.steps = StepLog(services.index, log.reduction, search.start, services.pool.scratch, services.stepped)
         #: The steps of this round, and the keys of the steps that the round before has reported.
         self.path: list[tuple[Case, str]] = []
         self._told: list[str] = []
         self._rounds = 0
+        self._small = small
+        #: The time when nothing more could be removed, 0 before that.
+        self._small_since = 0.0
         self._is_small = False
         #: How many steps of this round are confirmed, and how many are when the next answer is there.
         self._confirmed = 0
@@ -100,11 +119,41 @@ class Reduction:
         self._doubted = False
         by_script = isinstance(oracle, ScriptOracle)
         # A script is run several times anyway, before it is shown, and a hang takes its time.
-        once = by_script or any(failure.kind is FailureKind.HANG for failure in session.shown.failures)
-        self._confirms = not once and session.shown.rate >= 1.0
-        self.flakiness = Flakiness(
-            oracle, scheduler, rate=session.shown.rate, replays=1 if once else session.options.replays,
-            least=session.options.min_rate, confirm=SCRIPTS if by_script else None,
+        once = by_script or search.hangs
+        self._confirms = not once and search.rate >= 1.0
+        self._flakiness = Flakiness(
+            oracle, scheduler, rate=search.rate, replays=1 if once else services.options.replays,
+            least=services.options.min_rate, confirm=SCRIPTS if by_script else None,
+        )  # fmt: skip
+        scheduler.switch_to(self.oracle)
+
+    @property
+    def oracle(self) -> VotingOracle:
+        """The oracle of the queries, as strict as the flakiness of the failure needs."""
+        return self._flakiness.oracle
+
+    @property
+    def margin(self) -> HangMargin:
+        """The time limits of the result."""
+        return HangMargin(
+            self.oracle, self.scheduler, self.search.failures[0], timeout=self.search.timeout,
+            timeout_factor=self.search.timeout_factor, tell=lambda case: self.tell(case.graph.count, "does it last?"),
+        )  # fmt: skip
+
+    def tell(self, nodes: int, stage: str) -> None:
+        """Send the listener the progress."""
+        self.services.answered(nodes, self.search.start.graph.count, stage, self.log.total)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the work on this reduction began."""
+        return time.monotonic() - self.search.began
+
+    def store_numbers(self, nodes: int, seconds: float, *, finished: bool) -> None:
+        """Store how it went, with ``nodes`` left. A later run resumes it unless it is ``finished``."""
+        self.services.index.reductions.finish(
+            self.log.reduction, queries=self.log.total, nodes_before=self.search.start.graph.count, nodes_after=nodes,
+            seconds=seconds, finished=finished,
         )  # fmt: skip
 
     def run(self) -> ReductionResult:
@@ -113,7 +162,7 @@ class Reduction:
         while self._undo_flaky(doubted=self._doubted):
             self._doubted = False
             result = self._shrink()
-        since = self.flakiness.first_flaky(self.start, self.path)
+        since = self._flakiness.first_flaky(self.search.start, self.path)
         return result if since is None else ReductionResult(self._back(since), result.complete)
 
     def doubted(self) -> ReductionResult | None:
@@ -135,7 +184,7 @@ class Reduction:
         """
 
         def shows(step: int) -> bool:
-            case, key = self.path[step - 1] if step else (self.start, "start")
+            case, key = self.path[step - 1] if step else (self.search.start, "start")
             try:
                 return self.scheduler.ask_once(f"{key}/one script", SCRIPT, lambda: script.ask(case)).same
             except BudgetSpent:
@@ -160,7 +209,8 @@ class Reduction:
     def study(self, case: Case) -> Trace | None:
         """The values and decompositions of the nodes of a smaller case; None if the worker fails."""
         prefix = f"{self.scheduler.key(case)[:12]}:"
-        reply = self.session.pool.submit("study", tasks.study_argument(case, prefix), timeout=self.timeout).result()
+        argument, limit = tasks.study_argument(case, prefix), self.search.timeout
+        reply = self.services.pool.submit("study", argument, timeout=limit).result()
         return Trace.from_json(reply.result) if reply.ended is Ended.DONE else None
 
     def larger_cases(self, case: Case) -> list[tuple[int, Case]]:
@@ -190,53 +240,52 @@ class Reduction:
             nonlocal undone
             undone = self.oracle.votes.runs > 1 and self._undo_flaky()
             if not undone:
-                self._is_small = True
-                self.small(self.path[-1][0] if self.path else self.start)
+                self._small_now(self.path[-1][0] if self.path else self.search.start)
             return not undone
 
         self.path, self._is_small = [], False
         self._confirmed, self._waiting = 0, None
         shrinker = Shrinker(
             self.scheduler,
-            self.session.pool.scratch,
-            passes=self.passes,
+            self.services.pool.scratch,
+            passes=self.search.passes,
             study=self.study,
-            validator=Validation(self.session.pool, self.timeout),
-            strict=self.session.options.strict,
-            hints=self.hints,
-            blamed=self.blamed,
+            validator=Validation(self.services.pool, self.search.timeout),
+            strict=self.services.options.strict,
+            hints=self.search.hints,
+            blamed=self.search.blamed,
             progress=self._progress,
             accepted=self._accepted,
-            other=self.session.add_other_failure,
+            other=self.services.others.add,
             settled=self._settled,
             proceed=proceed,
         )
-        result = shrinker.run(self.start, self.trace)
+        result = shrinker.run(self.search.start, self.search.trace)
         for name, problems in result.problems.items():
             for problem in problems:
                 if self.log.problem(name, problem):
-                    self.session.note(f"the pass {name} failed, and the reduction went on: {problem}")
+                    self.services.note(f"the pass {name} failed, and the reduction went on: {problem}")
         return None if undone else result
 
     def _undo_flaky(self, *, doubted: bool = False) -> bool:
         """Mark the verdicts of flaky steps as flaky and go back before them. True if there were any."""
         if self._rounds >= ROUNDS:
             return False
-        since = self.flakiness.first_flaky(self.start, self.path, doubted=doubted)
+        since = self._flakiness.first_flaky(self.search.start, self.path, doubted=doubted)
         if since is None:
             return False
         self._rounds += 1
         step = self._pass_of(since)
-        self.session.note(f"since {step} it fails less often: the reduction continues without that step")
+        self.services.note(f"since {step} it fails less often: the reduction continues without that step")
         self._undo(since, "shows less often than the case before")
-        self.flakiness.use_stricter_votes()
+        self._flakiness.use_stricter_votes()
+        self.scheduler.switch_to(self.oracle)
         return True
 
     def _settled(self, stage: Stage) -> None:
         """Begin to confirm the best case."""
         if stage is Stage.REMOVE and self.path:
-            self._is_small = True
-            self.small(self.path[-1][0])
+            self._small_now(self.path[-1][0])
         if self._confirms and self.path and self.oracle.votes.runs == 1:
             self._await_confirmation()
             self._waiting = len(self.path)
@@ -278,11 +327,11 @@ class Reduction:
                 low = middle + 1
             else:
                 high = middle
-        self.session.note(
+        self.services.note(
             f"after {self._pass_of(low)} a worker that has answered other queries shows the failure and a new one does "
             "not: the workers are replaced, and the reduction continues without that step"
         )
-        self.session.pool.replace_workers()
+        self.services.pool.replace_workers()
         self._undo(low, UNCONFIRMED)
 
     def _pass_of(self, step: int) -> str:
@@ -296,7 +345,7 @@ class Reduction:
 
     def _back(self, since: int) -> Case:
         """The case before the step ``since``, which is the best again."""
-        case = self.path[since - 1][0] if since else self.start
+        case = self.path[since - 1][0] if since else self.search.start
         self.keep(case)
         self._told = [key for _, key in self.path[:since]]
         return case
@@ -311,5 +360,12 @@ class Reduction:
 
     def _progress(self, progress: Progress) -> None:
         if self._is_small and self.path:
-            self.small(self.path[max(self._confirmed, 1) - 1][0])
+            self._small_now(self.path[max(self._confirmed, 1) - 1][0])
         self.tell(progress.nodes, progress.pass_name)
+
+    def _small_now(self, case: Case) -> None:
+        """Report ``case``, of which no pass can remove more."""
+        self._is_small = True
+        now = self.scheduler.clock()
+        self._small_since = self._small_since or now
+        self._small(case, now - self._small_since)

@@ -7,6 +7,8 @@ about a case.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from ...backends.provenance.spec import CannotLoad
 from ...repro_templates.processes import Processes
 from ...repro_templates.render import render
@@ -17,32 +19,28 @@ from ...store.failure import Failure
 from ...store.index import CaptureInfo
 from ...store.matching import FailureMatcher
 from ...store.signature import signature
-from ..oracle.oracle import Votes
+from ..oracle.oracle import ONCE, Votes
 from ..oracle.verdict import Outcome, Verdict
 from ..reporting.emit import START, ways
 from ..reporting.export import embedded_from, search_path
 from ..reporting.record import make_header
 
 
+@dataclass(frozen=True, slots=True)
 class ScriptOracle:
     """``timeout`` is in seconds, without the start of a process; ``blobs`` has the storages of every candidate."""
 
-    def __init__(
-        self,
-        capture: CaptureInfo,
-        failure: Failure,
-        matcher: FailureMatcher,
-        timeout: float,
-        blobs: Blobs,
-        processes: Processes,
-    ) -> None:
-        self.capture = capture
-        self.failure = failure
-        self.matcher = matcher
-        self.votes = Votes()
-        self.timeout = timeout
-        self.blobs = blobs
-        self.processes = processes
+    capture: CaptureInfo
+    failure: Failure
+    matcher: FailureMatcher
+    timeout: float
+    blobs: Blobs
+    processes: Processes
+    votes: Votes = ONCE
+
+    def with_votes(self, votes: Votes) -> ScriptOracle:
+        """Return this oracle with other votes."""
+        return replace(self, votes=votes)
 
     def ask(self, case: Case, *, fresh: bool = True, votes: Votes | None = None) -> Verdict:
         """SAME where the script shows the failure, PASS where it ends without one, INVALID for everything else.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from ...store.index import Index
 from ..oracle.verdict import Outcome, Verdict
 from ..reducer.history import EXPLAIN, problem_key
-from .capture_session import CaptureSession
 
 
 class VerdictLog:
     """Queries and verdicts by key, in memory and in the index."""
 
-    def __init__(self, session: CaptureSession, reduction: int, *, before: int = 0) -> None:
-        self.session = session
-        self.index = index = session.index
+    def __init__(self, index: Index, reduction: int, *, before: int = 0) -> None:
+        self.index = index
         #: Queries of the attempts before this one.
         self.before = before
         self.reduction = reduction

@@ -17,7 +17,7 @@ from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import PASSES, Pass
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.minifier.session.options import MinifyOptions
-from fxminify.minifier.session.reduction import Reduction
+from fxminify.minifier.session.reduction import Reduction, Search
 from fxminify.minifier.session.verdict_log import VerdictLog
 from fxminify.store.document.case import Case
 from fxminify.store.index import StepInfo
@@ -31,6 +31,11 @@ class Moody:
     def __init__(self, rate: Rate, seed: int, votes: Votes) -> None:
         self.rate, self.rng, self.votes = rate, Random(seed), votes
         self.asked = self.runs = 0
+
+    def with_votes(self, votes: Votes) -> Moody:
+        """The same one, which goes on counting, with other votes."""
+        self.votes = votes
+        return self
 
     def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
         self.asked += 1
@@ -91,20 +96,15 @@ def descent(
     failed: Future[Reply] = Future()
     failed.set_result(Reply(Ended.INFRA))
     held = Held({spec.storage: bytes(4 * spec.numel) for spec in (*case.tensors, *trace.tensors) if spec.storage})
-    job: Any = SimpleNamespace(
-        index=SimpleNamespace(reductions=book, verdicts=book), capture=None,
-        shown=SimpleNamespace(rate=shown, failures=()), options=chosen,
-        add_other_failure=lambda case, verdict: None,
-        queries=0,
+    index: Any = SimpleNamespace(reductions=book, verdicts=book)
+    services: Any = SimpleNamespace(
+        index=index, options=chosen, others=SimpleNamespace(add=lambda case, verdict: None),
         pool=SimpleNamespace(
             scratch=held, submit=lambda *a, **k: failed, replace_workers=oracle.replace_workers
         ),
-        note=book.notes.append, stepped=lambda step: None,
+        note=book.notes.append, stepped=lambda step: None, answered=lambda *progress: None,
     )  # fmt: skip
-    log = VerdictLog(job, 1)
+    log = VerdictLog(index, 1)
     scheduler = QueryScheduler(oracle, log=log)
-    made = Reduction(
-        job, oracle, scheduler, log, case, trace, (), frozenset(), 10.0,
-        tell=lambda nodes, stage: None, passes=passes, small=lambda case: None,
-    )  # fmt: skip
-    return made, oracle, book
+    search = Search(case, trace, rate=shown, timeout=10.0, passes=passes)
+    return Reduction(search, services, oracle, scheduler, log, lambda case, waited: None), oracle, book

@@ -101,7 +101,7 @@ class RunProgress:
                 self._replayed = f"a part of {count(part, 'node')}" if part else "the captured graph"
                 self._show(f"running {self._replayed}")
                 self._say(f"running {self._replayed}")
-            case events.Replayed(_, number):
+            case events.ReplayRan(_, number):
                 self._show(f"{self._replayed} ran {count(number, 'time')}")
             case events.ReplayFinished(reproduced=True, entry=entry, shown=failed, runs=runs):
                 self._show(f"{self._replayed} fails in {failed} of {count(runs, 'run')} ({entry})")

@@ -14,7 +14,7 @@ import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.reducer.guess import guess
 from fxminify.minifier.reporting.emit import Draft, Emitter
-from fxminify.minifier.session import capture, events
+from fxminify.minifier.session import capture, events, replays
 from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.store.index import Index, State
 
@@ -89,7 +89,7 @@ def test_a_failure_that_the_whole_graph_does_not_show_keeps_its_first_script(
     def healthy(*args: Any, **options: Any) -> Replay:
         return replace(replay(*args, **options), reproduced=False, reason="passes")
 
-    monkeypatch.setattr(capture, "replay", healthy)
+    monkeypatch.setattr(replays, "replay", healthy)
     (result,) = fxminify.minify(captured, options=QUICK)
     assert (result.state, result.reason) == (State.VERIFIED, "the culprit alone shows it, the whole graph does not")
     assert "relu" in result.script

@@ -13,10 +13,8 @@ import pytest
 import torch
 
 import fxminify
-from fxminify.minifier.oracle.replay import Replay, Shown
-from fxminify.minifier.sandbox.pool import Pool
 from fxminify.minifier.session import resources
-from fxminify.minifier.session.capture_session import WORTH_MORE, CaptureSession
+from fxminify.minifier.session.services import WORTH_MORE, workers_at_a_time
 from fxminify.store.document.case import Case, Graph, TensorSpec
 from fxminify.store.index import Index, State
 
@@ -47,24 +45,12 @@ def test_queries_that_were_asked_ahead_in_vain_are_not_counted(tmp_path: Path, m
     assert asked > told[1][0]
 
 
-def session(seconds: float, *, jobs: int = 0, started: int = 3, peak: int = 0) -> CaptureSession:
-    pool = object.__new__(Pool)
-    pool.jobs, pool.peak = started, peak
-    shown = object.__new__(Replay)
-    object.__setattr__(shown, "entry", "direct")
-    object.__setattr__(shown, "entries", {"direct": Shown(1, 1, seconds)})
-    made = object.__new__(CaptureSession)
-    for name, value in {"pool": pool, "shown": shown, "options": replace(OPTIONS, jobs=jobs)}.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
 def test_more_workers_than_one_where_queries_are_slow_and_memory_allows() -> None:
-    assert session(WORTH_MORE / 2).jobs == 1
-    assert session(WORTH_MORE).jobs == 2
-    assert session(WORTH_MORE, started=1).jobs == 1
-    assert session(WORTH_MORE, peak=1 << 50).jobs == 1
-    assert session(WORTH_MORE / 2, jobs=5).jobs == 5
+    assert workers_at_a_time(0, 3, WORTH_MORE / 2, 0) == 1
+    assert workers_at_a_time(0, 3, WORTH_MORE, 0) == 2
+    assert workers_at_a_time(0, 1, WORTH_MORE, 0) == 1
+    assert workers_at_a_time(0, 3, WORTH_MORE, 1 << 50) == 1
+    assert workers_at_a_time(5, 3, WORTH_MORE / 2, 0) == 5
 
 
 def test_large_tensors_start_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_every_event_is_told(minified: Minified) -> None:
     _, (result,), told = minified
     kinds = [type(event) for event in told]
     assert kinds[:2] == [events.CaptureStarted, events.ReplayStarted]
-    runs = [event.number for event in told if isinstance(event, events.Replayed)]
+    runs = [event.number for event in told if isinstance(event, events.ReplayRan)]
     assert runs == list(range(1, len(runs) + 1))
     replayed = told[2 + len(runs)]
     assert isinstance(replayed, events.ReplayFinished)

@@ -9,7 +9,7 @@ from fxminify.minifier.oracle.oracle import Oracle, Votes
 from fxminify.minifier.oracle.replay import Shown, fastest, replay
 from fxminify.minifier.sandbox.pool import Ended, Reply
 from fxminify.minifier.sandbox.stacks import ENOUGH, StackSampling
-from fxminify.minifier.session.capture import variants
+from fxminify.minifier.session.replays import variants
 from fxminify.store.document.case import Case, Graph, Json, Node
 from fxminify.store.failure import Failure, FailureKind, Frame, Phase
 from fxminify.store.matching import FailureMatcher

@@ -306,7 +306,7 @@ def test_a_log_says_now_and_then_that_the_work_goes_on(
         while not re.search(r"^1 \w+ compile error: \d+ s, still starting workers$", said, re.MULTILINE):
             said += capsys.readouterr().err
         progress(events.ReplayStarted(id, 3))
-        progress(events.Replayed(id, 2))
+        progress(events.ReplayRan(id, 2))
         while said.count("still at work: the captured graph ran 2 times") < 2:
             said += capsys.readouterr().err
         progress(events.QueryAnswered(id, 3, 87, 12, "slices"))

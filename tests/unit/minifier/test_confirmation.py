@@ -24,6 +24,9 @@ class Polluted:
         self.healthy, self.used = healthy, 0
         self.asked: list[tuple[bool, list[str]]] = []
 
+    def with_votes(self, votes: Votes) -> Polluted:
+        raise AssertionError("it never comes and goes")
+
     def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
         self.asked.append((fresh, ops(case)))
         self.used = 0 if fresh else self.used + 1

@@ -12,14 +12,18 @@ from made import has, make, ops, tower
 
 from fxminify.minifier.oracle.flakiness import CONFIRMATIONS, Flakiness, confirmation_votes
 from fxminify.minifier.oracle.oracle import Votes
+from fxminify.minifier.oracle.replay import Replay
 from fxminify.minifier.oracle.scheduler import MemoryLog, QueryScheduler
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.passes import Stage, canonical, in_stage
 from fxminify.minifier.reducer.shrinker import PassFailed, ReductionResult
-from fxminify.minifier.session.attempt import EntryAttempt, Printed
+from fxminify.minifier.session import attempt
 from fxminify.minifier.session.reduction import BACK
+from fxminify.minifier.session.services import Services
+from fxminify.minifier.session.stages import Reduced, Replayed, Verified
 from fxminify.store.document.case import Case, TensorSpec
 from fxminify.store.index import State
+from fxminify.store.matching import FailureMatcher
 
 
 def both(case: Case) -> float:
@@ -164,27 +168,24 @@ def test_an_earlier_case_is_handed_out_only_if_its_script_is_better(
     case, _ = make(["x"], [("out", "relu", ["x"])], ["out"])
     found, earlier = ReductionResult(case, True), ReductionResult(replace(case, backward=True), True)
     shares = {id(found): 2 / 3, id(earlier): share}
-    attempt = EntryAttempt.__new__(EntryAttempt)
     emitted = [found]
 
-    def printed(what: ReductionResult) -> Printed:
-        whole = what is not earlier or printable
+    def verify_script(reduced: Reduced, services: Services) -> Verified:
+        emitted.append(reduced.found)
+        whole = reduced.found is not earlier or printable
         state = State.VERIFIED if whole else State.UNVERIFIED
-        return Printed(what, what.case, state, "", shares[id(what)], printable=whole)
+        return Verified(reduced, reduced.case, state, "", shares[id(reduced.found)], printable=whole)
 
-    def finish(self: EntryAttempt, what: ReductionResult) -> Printed:
-        emitted.append(what)
-        return printed(what)
-
-    monkeypatch.setattr(EntryAttempt, "finish", finish)
-    monkeypatch.setattr(EntryAttempt, "script_oracle", lambda self: None)
+    monkeypatch.setattr(attempt, "verify_script", verify_script)
+    monkeypatch.setattr(attempt, "script_oracle", lambda replayed, services: None)
     told: list[Case] = []
-    there: Any = attempt
-    there.session = SimpleNamespace(shown=SimpleNamespace(rate=rate))
-    there.reduction = SimpleNamespace(doubted=lambda: None, more_reliable=lambda script: earlier, keep=told.append)
-    done = attempt.more_reliable(printed(found))
-    assert (done.found, done.state) == (found if kept == "found" else earlier, State.VERIFIED)
-    assert (emitted[-1], done.printable) == (done.found, True)
+    way: Any = SimpleNamespace(doubted=lambda: None, more_reliable=lambda script: earlier, keep=told.append)
+    shown = Replay(True, FailureMatcher(()), rate=rate)
+    services: Any = None
+    first = verify_script(Reduced(Replayed(case, shown, "direct"), way, found), services)
+    done = attempt.more_reliable(first, services)
+    assert (done.reduced.found, done.state) == (found if kept == "found" else earlier, State.VERIFIED)
+    assert (emitted[-1], done.printable) == (done.reduced.found, True)
     assert told == ([case] if kept == "found" and rate == 1.0 else [])
 
 
@@ -202,7 +203,10 @@ def test_the_first_flaky_step_is_found_by_bisection(since: int) -> None:
     class Sharp:
         votes = Votes()
 
-        def ask(self, case: Case, *, votes: Votes | None = None) -> Verdict:
+        def with_votes(self, votes: Votes) -> Sharp:
+            return self
+
+        def ask(self, case: Case, *, fresh: bool = False, votes: Votes | None = None) -> Verdict:
             return Verdict(Outcome.SAME if int(asked[-1]) < since else Outcome.FLAKY)
 
     class Known(MemoryLog):

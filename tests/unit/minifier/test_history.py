@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from made import make
@@ -151,11 +150,11 @@ def test_what_was_wrong_with_a_pass_is_kept_and_is_no_question(tmp_path: Path) -
     with Index.open(str(tmp_path / "repro.db"), create=True) as index:
         index.captures.add(case=case, blobs={}, failure=failure, signature=signature(failure), provenance={})
         reduction = index.reductions.begin(1, {}).id
-        log = VerdictLog(SimpleNamespace(index=index, asked=0), reduction)  # type: ignore[arg-type]
+        log = VerdictLog(index, reduction)
         assert log.problem("plain-values", "KeyError: 'x'")
         assert not log.problem("plain-values", "KeyError: 'x'")
         index.reductions.accept(reduction, case, {})
-        assert (log.queries, VerdictLog(log.session, reduction).known) == (0, {})
+        assert (log.queries, VerdictLog(index, reduction).known) == (0, {})
         found = stored(index, 1)
         shown = gather(index, 1)
     assert found is not None

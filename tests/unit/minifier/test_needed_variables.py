@@ -35,7 +35,7 @@ def with_variables(*names: str, **values: str) -> Case:
 
 def test_one_variable_takes_one_question() -> None:
     oracle = Needs(frozenset({"A"}))
-    found = find(oracle, with_variables(A="2"))
+    found = find(oracle.ask, with_variables(A="2"))
     assert found.case.backend == {"name": "acme", "variables": ["A"], "environment": {"A": "2"}}
     assert found.features == (Feature(Aspect.SETTING, "A", "2", (ProbeAnswer("not set", Outcome.PASS),)),)
     assert oracle.asked == [[]]
@@ -43,7 +43,7 @@ def test_one_variable_takes_one_question() -> None:
 
 def test_what_is_not_needed_goes_at_once() -> None:
     oracle = Needs(frozenset())
-    found = find(oracle, with_variables("TERM", A="2", B="on"))
+    found = find(oracle.ask, with_variables("TERM", A="2", B="on"))
     assert found.case.backend == {"name": "acme"}
     assert [f.name for f in found.features if not f.matters] == ["A", "B", "TERM"]
     assert oracle.asked == [[]]
@@ -52,14 +52,14 @@ def test_what_is_not_needed_goes_at_once() -> None:
 @pytest.mark.parametrize("needed", [{"C"}, {"B", "TOKEN"}, {"A", "B", "C", "TOKEN"}])
 def test_only_what_is_needed_stays(needed: set[str]) -> None:
     oracle = Needs(frozenset(needed))
-    found = find(oracle, with_variables("TOKEN", A="1", B="2", C="3"))
+    found = find(oracle.ask, with_variables("TOKEN", A="1", B="2", C="3"))
     assert set(found.case.backend["variables"]) == needed
     assert {f.name for f in found.features if f.matters} == needed
     assert {f.name for f in found.features} == {"A", "B", "C", "TOKEN"}
 
 
 def test_a_needed_variable_without_a_value_must_be_set_by_a_person() -> None:
-    found = find(Needs(frozenset({"B", "TOKEN"})), with_variables("TOKEN", A="1", B="2"))
+    found = find(Needs(frozenset({"B", "TOKEN"})).ask, with_variables("TOKEN", A="1", B="2"))
     assert found.case.backend["required"] == ["TOKEN"]
     assert found.case.backend["environment"] == {"B": "2"}
     assert [f.now for f in found.features if f.name == "TOKEN"] == ["set"]

@@ -9,7 +9,7 @@ import pytest
 from replies import Scripted, fails, failure_of, passes
 
 from fxminify.minifier.oracle.observation import Observation, Seen
-from fxminify.minifier.oracle.oracle import Oracle, Votes, tally
+from fxminify.minifier.oracle.oracle import ONCE, Oracle, Votes, tally
 from fxminify.minifier.oracle.verdict import Outcome, Verdict
 from fxminify.minifier.sandbox.launcher import SandboxError
 from fxminify.minifier.sandbox.pool import Ended, Reply
@@ -46,7 +46,7 @@ def verdict(
     captured: Failure | None = None,
     match: Match = Match.EXACT,
     error_regex: str | None = None,
-    votes: Votes | None = None,
+    votes: Votes = ONCE,
     fresh: bool = False,
 ) -> Verdict:
     pool = Scripted(*replies)

@@ -3,7 +3,7 @@
 import pytest
 
 from fxminify.minifier.oracle.replay import Replay
-from fxminify.minifier.session.capture import is_refused
+from fxminify.minifier.session.replays import is_refused
 from fxminify.store.failure import METADATA, Failure, FailureKind, Phase
 from fxminify.store.matching import FailureMatcher
 

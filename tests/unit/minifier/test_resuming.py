@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from index_tasks import add, small_case
 
-from fxminify.minifier.session.capture import entry_to_resume
 from fxminify.minifier.session.options import MinifyOptions
+from fxminify.minifier.session.replays import entry_to_resume
 from fxminify.store.index import Index
 
 OPTIONS = MinifyOptions()
@@ -26,7 +26,7 @@ def index(tmp_path: Path) -> Index:
 def begin(
     index: Index, entry: str, more: dict[str, Any] | None = None, *, best: bool = False, finished: bool = False
 ) -> int:
-    """A reduction of capture 1 as `EntryAttempt.run` begins it, with one logged query."""
+    """A reduction of capture 1 as `attempt.reduce` begins it, with one logged query."""
     config = {"entry": entry, "match": "exact", "error_regex": None, **(more or {})}
     reduction = index.reductions.begin(1, config).id
     index.verdicts.asked(reduction, "a", "nodes")
