@@ -463,7 +463,7 @@ class FleetTrial:
         counts = select(CaptureRow.id, CaptureRow.occurrences, func.sum(SightingRow.count)).join(
             SightingRow, SightingRow.capture == CaptureRow.id
         )
-        with index._database.reading() as session:
+        with index.database.reading() as session:
             rows = session.execute(counts.where(CaptureRow.parent.is_(None)).group_by(CaptureRow.id)).all()
             in_all = session.scalars(select(func.count(CaptureRow.id))).one()
         found: dict[str, list[tuple[int, int]]] = {}

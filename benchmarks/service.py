@@ -401,7 +401,7 @@ def queue(opened: Index, tasks: int) -> None:
             {**row, "open": f"{n}", "needs": NEEDED[n % len(NEEDED)], "priority": -(n * 7919 % 30)}
             for n in range(begin, min(begin + 5000, tasks))
         ]
-        with opened._database.writing() as session:
+        with opened.database.writing() as session:
             session.execute(insert(TaskRow), rows)
 
 
@@ -493,9 +493,9 @@ def growth(site: Site, asked: Asked) -> Iterator[Row]:
 
 def _size(index: Index) -> int:
     """The bytes of an index, without what is free in it."""
-    database = index._database
+    database = index.database
     if database.path is None:
-        with database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM FULL"))
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
     with contextlib.closing(sqlite3.connect(database.path, isolation_level=None)) as connection:

@@ -53,7 +53,7 @@ def fill(index: Index, filling: Filling) -> None:
     """Fill an empty index."""
     for number in range(_MODELS):
         _model(index, number)
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         _copy(session, BugRow, _MODELS + 1, filling.bugs, "t.id = i % 8 + 1", {
             "id": "i", "identity": "'bug ' || i", "headline": "t.headline || ' in layer ' || i",
             "signature": "'v1:' || i", "created": _TIME, "last_seen": _TIME,
@@ -153,7 +153,7 @@ def _counters(session: Session) -> None:
 
 def _settle(index: Index) -> None:
     """Do the maintenance that a server does with time: its statistics, and the next numbers of rows."""
-    with index._database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with index.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         if connection.dialect.name == "postgresql":
             for table in ("bugs", "captures", "reductions", "tasks", "events"):
                 last = f"(SELECT max(id) FROM {table})"

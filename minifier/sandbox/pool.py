@@ -168,7 +168,7 @@ class Pool(Workers):
         setup = Setup(str(self.scratch.root), backend, list(imports), list(path), 2 * self.memory)
         self._own_caches = CompilerCaches() if caches is None and confinement is None else None
         self.caches = caches or self._own_caches
-        self._launcher = Launcher(
+        self.launcher = Launcher(
             setup, mode, start_timeout=start_timeout, confinement=confinement, caches=self.caches, access=access
         )  # fmt: skip
         self._queue: queue.Queue[_Job | None] = queue.Queue()
@@ -180,19 +180,19 @@ class Pool(Workers):
 
     @property
     def mode(self) -> Mode:
-        return self._launcher.mode
+        return self.launcher.mode
 
     def start(self) -> Ready:
         """Start the zygote. Raises `BackendImportError` naming what cannot be imported, or another `SandboxError`."""
-        ready = self._launcher.start()
-        if ready.cuda and self._launcher.mode == "fork":  # an import initialised CUDA: a fork of it cannot be used
-            self._launcher.close()
-            old = self._launcher
-            self._launcher = Launcher(
+        ready = self.launcher.start()
+        if ready.cuda and self.launcher.mode == "fork":  # an import initialised CUDA: a fork of it cannot be used
+            self.launcher.close()
+            old = self.launcher
+            self.launcher = Launcher(
                 old.setup, "spawn", start_timeout=old.start_timeout, confinement=old.confinement, caches=old.caches,
                 access=old.access,
             )  # fmt: skip
-            ready = self._launcher.start()
+            ready = self.launcher.start()
         self._slots = [_Slot(self, i) for i in range(self.jobs)]
         for slot in self._slots:
             slot.thread.start()
@@ -200,7 +200,7 @@ class Pool(Workers):
 
     def has_imported(self, module: str) -> bool:
         """Whether a worker had to import ``module`` for what it was asked."""
-        return self._launcher.has_imported(module)
+        return self.launcher.has_imported(module)
 
     def submit(
         self, task: str, argument: Json, *, timeout: float, fresh: bool = False, sampling: StackSampling | None = None
@@ -239,7 +239,7 @@ class Pool(Workers):
         self._drain()
         for _ in self._slots:
             self._queue.put(None)
-        self._launcher.close()
+        self.launcher.close()
         for slot in self._slots:
             slot.thread.join(10)
         self._slots = []
@@ -313,7 +313,7 @@ class _Slot:
         self.used = True
         job.sampling = job.sampling if self.pool.sampled else None
         began = time.time()
-        watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool._launcher.learn, err)
+        watch = _Watch(worker, job, self.waits, self.pool.memory, self.pool.launcher.learn, err)
         ended = watch.until_end()
         with self.pool._lock:
             self.pool.peak = max(self.pool.peak, watch.peak)
@@ -341,7 +341,7 @@ class _Slot:
         if self.worker is None:
             if self.pool._closing:
                 raise SandboxError("the pool is closed")
-            self.worker = self.pool._launcher.launch()
+            self.worker = self.pool.launcher.launch()
             self.waits = ProcessorWait(self.worker.pid)
             self.used = False
             with self.pool._lock:

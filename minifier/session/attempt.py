@@ -83,8 +83,8 @@ def attempt(replayed: Replayed, services: Services, *, before: int = 0) -> Attem
     verified = verify_script(reduced, services)
     if is_rare(verified) and not services.spent():
         verified = more_reliable(verified, services)
-    if (result_before := after_the_last_shown(verified, services)) is not None:
-        return result_before
+    if (earlier := after_the_last_shown(verified, services)) is not None:
+        return earlier
     verified = with_needed_variables(verified, services)
     explaining.explain(verified, services)
     if verified.reduced.complete:
@@ -146,7 +146,7 @@ def reduce(replayed: Replayed, services: Services, *, before: int = 0) -> Reduce
 
 
 def with_longer_limits(reduced: Reduced) -> Replayed:
-    """What to reduce after a hang whose result ends by itself: the last step that does not, with longer time limits.
+    """Return what to reduce after a hang whose result ends by itself: the last step that does not, with longer limits.
 
     If there is no such step, the same case again, whose result is accepted.
     """
@@ -268,7 +268,7 @@ def _oracle(replayed: Replayed, services: Services) -> Oracle | ScriptOracle:
 
 
 def _jobs(replayed: Replayed, services: Services) -> int:
-    """How many workers answer queries at a time."""
+    """Return the number of workers that answer queries at a time."""
     pool = services.pool
     started, peak = (pool.jobs, pool.peak) if isinstance(pool, Pool) else (1, 0)
     return workers_at_a_time(services.options.jobs, started, replayed.seconds, peak)

@@ -112,7 +112,10 @@ def _loaded(agreed: AgreedCase, resources: SharedResources) -> tuple[Case, Worke
 
 
 def _from_head_start(captured: Captured, services: Services) -> CaptureOutcome | None:
-    """Minify a small part of the case that fails as captured, without a replay of the whole. None if there is none."""
+    """Minify a small part of the case that fails as captured, without a replay of the whole.
+
+    Return None if no small part fails, or if the whole turns out to fail in another way.
+    """
     if captured.begun is not None:
         return None
     case = variants(captured.case, captured.failure)[0]

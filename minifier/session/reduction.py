@@ -83,7 +83,7 @@ class _NotConfirmed(Exception):
 
 
 class Reduction:
-    """One reduction: a search that may go back.
+    """A search for the smallest case, which may go back.
 
     ``oracle`` answers its queries through ``scheduler``, which writes them to ``log``. ``small`` is called with the
     case when no pass can remove more, and with plainer cases after it. Its second argument is the seconds since the

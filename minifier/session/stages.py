@@ -98,7 +98,7 @@ class Drafted:
 
     * ``case`` has all parts that the script needs, ``blobs`` has its storages.
     * ``seen`` is the verdict of a fresh worker about the case.
-    * ``draft`` is None if no script can be printed; ``reason`` says why.
+    * ``draft`` is missing (None) if no script can be printed; ``reason`` says why.
     """
 
     reduced: Reduced
@@ -111,9 +111,9 @@ class Drafted:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A stored script, or the reason why there is none.
+    """A stored script, or the reason why no script could be printed.
 
-    * ``state`` is `State.VERIFIED` if the script showed the failure, in a ``share`` of its runs.
+    * ``share``: the share of its runs that showed the failure. If that is not 0, the ``state`` is `State.VERIFIED`.
     * ``shown_fresh``: the case failed in a fresh worker. ``failure`` is the failure there.
     * ``printable``: a script could be printed. Without one no script can disagree with the workers.
     * ``variables`` are the environment variables that were asked about.

@@ -13,8 +13,8 @@ from ...minifier.consent import AgreedCase, may_run, refuse
 from ...minifier.oracle.replay import LIMIT, replay
 from ...minifier.regression.retest import RetestOptions, installation, keep, retest_case, run
 from ...minifier.sandbox.launcher import BackendImportError, SandboxError
-from ...minifier.session.replays import variants
 from ...minifier.session.options import MinifyOptions
+from ...minifier.session.replays import variants
 from ...minifier.session.resources import SharedResources
 from ...repro_templates.processes import Processes
 from ...store.errors import StoreError

@@ -72,7 +72,7 @@ class Database:
         self.path = path
         #: The captures that this index holds a lease on, and their fences: see `fxminify.store.index.leases`.
         self.fences: dict[int, int] = {}
-        self._engine = engine
+        self.engine = engine
         self._write = engine.execution_options(write=True)
         on_server = engine.dialect.name == "postgresql"  # in a file each transaction sees one state anyway
         self._read = engine.execution_options(isolation_level="REPEATABLE READ") if on_server else engine
@@ -93,7 +93,7 @@ class Database:
         self._check_file()
         with self.explained(), Session(self._write, expire_on_commit=False) as session, session.begin():
             connection = session.connection()  # in a file, the write lock is held from here on
-            if self.path is None and self._engine.dialect.name == "postgresql":
+            if self.path is None and self.engine.dialect.name == "postgresql":
                 connection.execute(select(*(func.set_config(name, value, True) for name, value in _LIMITS.items())))
             yield session
 
@@ -193,7 +193,7 @@ class Database:
         for attempt in range(_ATTEMPTS + 1):
             before = sqlite.state(self.path)
             try:
-                with self.explained(), self._engine.connect() as connection, connection.begin():
+                with self.explained(), self.engine.connect() as connection, connection.begin():
                     return sqlite.inspect(connection, self.path, self.name)
             except StoreError:
                 # While this process read the file as immutable, another may have begun to write: it looks damaged then.
@@ -212,7 +212,7 @@ class Database:
 
     def close(self) -> None:
         with _explained(self.name):
-            self._engine.dispose(close=os.getpid() == self._pid)
+            self.engine.dispose(close=os.getpid() == self._pid)
 
 
 _LOGGED: dict[str, Any] = {"logging_name": ENGINE, "pool_logging_name": ENGINE}

@@ -52,7 +52,7 @@ class Index:
     """An open index. Every method may raise `StoreError` with one sentence for the terminal."""
 
     def __init__(self, database: Database, inline_limit: int = INLINE_LIMIT) -> None:
-        self._database = database
+        self.database = database
         #: The storages of all cases, by content.
         self.blobs = BlobStore(database, inline_limit)
         self._cases = cases = CaseStore(database, self.blobs)
@@ -120,7 +120,7 @@ class Index:
     @property
     def name(self) -> str:
         """The file or URL as the user gave it (no password)."""
-        return self._database.name
+        return self.database.name
 
     def best(self, of: ReductionInfo | CaptureInfo) -> Case | None:
         """Return the smallest case so far of a reduction or a capture.
@@ -137,15 +137,15 @@ class Index:
 
     def stored(self, id: int) -> StoredCapture:
         """Read the runnable parts of a capture in one transaction: see `fxminify.store.index.stored`."""
-        return read(self._database, self._cases, id)
+        return read(self.database, self._cases, id)
 
     def stored_step(self, id: int, number: int) -> StoredStep | None:
         """The case of a step of the last reduction of a capture, read once; None if it was never reduced."""
-        return read_step(self._database, self._cases, id, number)
+        return read_step(self.database, self._cases, id, number)
 
     def share(self, path: Path, ids: Sequence[int], masks: Masks, *, force: bool = False) -> Shared:
         """Write a new file with the captures ``ids`` (empty: all), scrubbed: see `fxminify.store.index.sharing`."""
-        return share(self._database, self.blobs, path, ids, masks, force=force)
+        return share(self.database, self.blobs, path, ids, masks, force=force)
 
     def interrupted(self, id: int) -> None:
         """Give a capture the state that it has after work on it ended early."""
@@ -175,7 +175,7 @@ class Index:
             self.verdicts.flush()
         finally:
             self.leases.close()
-            self._database.close()
+            self.database.close()
 
     def __enter__(self) -> Self:
         return self

@@ -78,7 +78,7 @@ def die_in_reduction(path: str) -> None:
 
 def hold_lock(path: str, ready: Any, done: Any) -> None:
     """Hold the write lock until ``done`` is set."""
-    with Index.open(path) as index, index._database.writing():
+    with Index.open(path) as index, index.database.writing():
         ready.set()
         done.wait(30)
 

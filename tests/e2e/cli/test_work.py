@@ -72,7 +72,7 @@ def drivers(worker: subprocess.Popen[str]) -> list[psutil.Process]:
 def answered(place: str) -> dict[str, int]:
     """How often each question with an answer was asked."""
     query = select(VerdictRow.key, VerdictRow.asks, VerdictRow.outcome)
-    with Index.open(place, readonly=True) as index, index._database.reading() as session:
+    with Index.open(place, readonly=True) as index, index.database.reading() as session:
         return {key: asks for key, asks, outcome in session.execute(query) if outcome not in (None, "infra")}
 
 
@@ -159,7 +159,7 @@ def test_a_driver_that_was_stopped_and_lost_its_lease_changes_nothing(
         (driver,) = drivers(worker)
         stop(place, worker, driver)
         before = answered(place)
-        with Index.open(place) as index, index._database.writing() as session:
+        with Index.open(place) as index, index.database.writing() as session:
             session.execute(text("UPDATE tasks SET until = 1"))
             session.execute(text("UPDATE leases SET until = 1"))
             session.execute(text("UPDATE workers SET seen = 1"))
@@ -186,7 +186,7 @@ def stop(place: str, *processes: subprocess.Popen[str] | psutil.Process) -> None
         for process in processes:
             process.send_signal(signal.SIGSTOP)
         try:
-            with Index.open(place, timeout=0.5) as index, index._database.writing():
+            with Index.open(place, timeout=0.5) as index, index.database.writing():
                 return
         except StoreError as error:
             if "locked" not in str(error):
@@ -258,7 +258,7 @@ def test_tasks_are_listed_cancelled_and_tried_again(tmp_path: Path, monkeypatch:
     }.items():
         refused = desk.invoke("tasks", "repro.db", *options)
         assert (refused.exit_code, refused.stderr) == (2, said)
-    with Index.open(str(desk.db)) as index, index._database.writing() as session:
+    with Index.open(str(desk.db)) as index, index.database.writing() as session:
         session.execute(text("UPDATE tasks SET state = 'unheard of' WHERE id = 3"))
     refused = desk.invoke("tasks", "repro.db")
     assert (refused.exit_code, "a state of a task that cannot be read" in refused.stderr) == (2, True)

@@ -90,7 +90,7 @@ def test_renewed_workers_know_nothing_of_what_was_before() -> None:
         assert not alive(before)
         assert ("key" in pool.scratch, os.listdir(pool.scratch.work)) == (False, [])
         assert ask(pool, "echo").pid != before
-        assert pool._launcher.starts == 1
+        assert pool.launcher.starts == 1
 
 
 def test_storages_reach_a_worker_as_files(pool: Pool) -> None:
@@ -267,13 +267,13 @@ def test_a_worker_killed_from_outside_is_no_failure(pool: Pool) -> None:
 
 def test_a_dead_zygote_is_started_again(pool: Pool) -> None:
     before = ask(pool, "echo").pid
-    zygote = pool._launcher._process
+    zygote = pool.launcher._process
     assert zygote is not None
     zygote.kill()
     zygote.wait()
     assert wait_until(lambda: not alive(before))
     assert ask(pool, "echo").ended is Ended.DONE
-    assert pool._launcher.starts == 2
+    assert pool.launcher.starts == 2
 
 
 def test_workers_run_side_by_side() -> None:

@@ -65,7 +65,7 @@ def observe(
 
 
 def test_the_zygote_has_one_thread_and_no_cuda(pool: Pool) -> None:
-    ready = pool._launcher.ready
+    ready = pool.launcher.ready
     assert ready is not None
     assert (ready.threads, ready.cuda, ready.torch) == (1, False, torch.__version__)
 
@@ -229,11 +229,11 @@ def test_a_case_travels_unchanged() -> None:
 
 def test_modules_that_a_worker_imports_are_there_in_the_next(pool: Pool) -> None:
     observe(pool, "healthy", entry="compile")
-    pool._launcher.learn(Imported(["this.module.does.not.exist", "wave"]))
-    pool._launcher.learn(Imported(["module.of.a.device"], device=True))
+    pool.launcher.learn(Imported(["this.module.does.not.exist", "wave"]))
+    pool.launcher.learn(Imported(["module.of.a.device"], device=True))
     again = observe(pool, "healthy", entry="compile", fresh=True)
     assert again.ended is Ended.DONE
-    assert pool._launcher._preloaded == len(pool._launcher._imported) - 1
+    assert pool.launcher._preloaded == len(pool.launcher._imported) - 1
     assert pool.has_imported("module.of.a.device")
 
 
@@ -249,7 +249,7 @@ def test_workers_are_fresh_programs_once_a_module_has_begun_to_use_the_accelerat
     monkeypatch.syspath_prepend(str(tmp_path))
     with Pool(spec("healthy").to_json(), path=[str(tmp_path)]) as pool:
         first = observe(pool, "healthy")
-        pool._launcher.learn(Imported(["touches"]))
+        pool.launcher.learn(Imported(["touches"]))
         again = [observe(pool, "healthy", fresh=True), observe(pool, "healthy")]
         command = psutil.Process(again[1].pid).cmdline()
     assert [reply.ended for reply in (first, *again)] == [Ended.DONE] * 3

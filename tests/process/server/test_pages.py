@@ -411,7 +411,7 @@ def test_a_person_signs_in_and_out(closed: Served) -> None:
     assert closed.get("/events?seconds=0", **cookie).status == 200
     assert closed.post("/bugs/2/reduce", **cookie).status == 401  # the interface takes no cookie for what changes
     assert replace(closed, token=session).get("/bugs").status == 401  # a session is no token
-    write = closed.index._database.write
+    write = closed.index.database.write
     write(lambda index: index.connection().exec_driver_sql("CREATE TABLE kept AS SELECT * FROM sessions"))
     assert (person.send("/sign-out").text, person.cookies) == (person.page.text, {})
     assert closed.get("/events?seconds=0", **cookie).status == 401  # it is over, whoever has kept its id
@@ -435,7 +435,7 @@ def test_a_session_is_worth_nothing_on_another_server_after_its_time_and_where_i
     ]  # fmt: skip
 
     def change(statement: str) -> None:
-        closed.index._database.write(lambda session: session.connection().exec_driver_sql(statement))
+        closed.index.database.write(lambda session: session.connection().exec_driver_sql(statement))
 
     change("UPDATE sessions SET proof = (SELECT proof FROM sessions WHERE id = 2) WHERE id = 1")
     assert [found is not None for found in sessions.check_all([first, second])] == [False, True]
@@ -540,7 +540,7 @@ def test_nothing_of_a_capture_becomes_markup(served: Served) -> None:
 
 
 def test_a_bug_that_cannot_be_read_spoils_no_list(person: Person) -> None:
-    with person.served.index._database.writing() as session:
+    with person.served.index.database.writing() as session:
         session.connection().exec_driver_sql("UPDATE captures SET state = 'odd' WHERE id = 2")
     assert "cannot be read" in person.open("/bugs").text
     assert len(lines(person.page)) == 3

@@ -213,13 +213,13 @@ def test_events_go_on_after_the_last_that_was_seen(served: Served) -> None:
 
 def test_an_event_whose_number_is_still_missing_is_waited_for(served: Served) -> None:
     filled(served.index)
-    with served.index._database.writing() as session:
+    with served.index.database.writing() as session:
         session.add(EventRow(id=5, at=5e9, kind="x", text="", actor=""))
     assert [id for id, _, _ in events_of(served.get("/events?after=0&seconds=0"))] == [1, 2, 3]
-    with served.index._database.writing() as session:
+    with served.index.database.writing() as session:
         session.add(EventRow(id=4, at=5e9, kind="x", text="", actor=""))
     assert [id for id, _, _ in events_of(served.get("/events?after=0&seconds=0"))] == [1, 2, 3, 4, 5]
-    with served.index._database.writing() as session:  # one that was rolled back long ago
+    with served.index.database.writing() as session:  # one that was rolled back long ago
         session.add(EventRow(id=7, at=1.0, kind="x", text="", actor=""))
     assert [id for id, _, _ in events_of(served.get("/events?after=2&seconds=0"))] == [3, 4, 5, 7]
 
@@ -253,7 +253,7 @@ def test_listeners_that_leave_at_once_give_their_places_back(served: Served) -> 
 
 def test_a_row_that_cannot_be_read_is_a_sentence(served: Served) -> None:
     filled(served.index)
-    with served.index._database.writing() as session:
+    with served.index.database.writing() as session:
         session.get_one(BugRow, 1).captures = 7
         session.connection().exec_driver_sql("UPDATE captures SET state = 'odd' WHERE id = 1")
     answer = served.get("/captures/1")
@@ -302,7 +302,7 @@ def test_a_revoked_token_counts_no_more(closed: Served) -> None:
 
 def execute(served: Served, statement: str) -> None:
     """Change the index as a person does who can write to it."""
-    served.index._database.write(lambda session: session.connection().exec_driver_sql(statement))
+    served.index.database.write(lambda session: session.connection().exec_driver_sql(statement))
 
 
 def test_a_row_is_no_right(closed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +339,7 @@ def test_a_row_is_no_right(closed: Served, tmp_path: Path, monkeypatch: pytest.M
 def test_a_row_of_a_token_that_cannot_be_read_stops_no_other(closed: Served) -> None:
     own = closed.index.tokens.new("ci", [TokenScope.READ])[1]
     closed.index.tokens.new("bad", [TokenScope.READ])
-    closed.index._database.write(
+    closed.index.database.write(
         lambda session: session.connection().exec_driver_sql("UPDATE tokens SET scopes = 'odd' WHERE name = 'bad'")
     )
     assert closed.index.tokens.check_all([own, "fxm_2_" + "x" * 43])[0] is not None
@@ -348,7 +348,7 @@ def test_a_row_of_a_token_that_cannot_be_read_stops_no_other(closed: Served) -> 
 
 def test_the_index_has_no_secret_of_a_token(closed: Served) -> None:
     _, text = closed.index.tokens.new("ci", [TokenScope.READ])
-    with closed.index._database.reading() as session:
+    with closed.index.database.reading() as session:
         rows = session.connection().exec_driver_sql("SELECT * FROM tokens").all()
         told = session.connection().exec_driver_sql("SELECT * FROM events").all()
     assert text.split("_", 2)[2] not in f"{rows}{told}"

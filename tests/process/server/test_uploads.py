@@ -41,7 +41,7 @@ IDENTITY = identity_of(backend_of(SIN, {}), shape_of(SIN, "", ""), signature(BOO
 
 def rows(index: Index) -> dict[str, int]:
     """How many rows each table has."""
-    with index._database.reading() as session:
+    with index.database.reading() as session:
         connection = session.connection()
         return {
             table: connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
@@ -152,7 +152,7 @@ def test_keys_are_forgotten_in_the_end(served: Served, tmp_path: Path) -> None:
     served.upload(body_of(tmp_path, SIN, BOOM), "key-of-one")
     served.index.uploads.forget()
     assert served.index.uploads.find("key-of-one") is not None
-    with served.index._database.writing() as session:
+    with served.index.database.writing() as session:
         session.connection().exec_driver_sql("UPDATE uploads SET day = '2020-01-01'")
     served.index.uploads.forget()
     assert served.index.uploads.find("key-of-one") is None

@@ -120,7 +120,7 @@ def state(index: Index) -> list[tuple[str, int, DeliveryState]]:
 
 def tomorrow(index: Index) -> None:
     """What was sent and made so far was so yesterday."""
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         for column in ("sent", "created"):
             session.connection().exec_driver_sql(
                 f"UPDATE deliveries SET {column} = '2020-01-01T00:00:00+00:00' WHERE {column} IS NOT NULL"
@@ -128,7 +128,7 @@ def tomorrow(index: Index) -> None:
 
 
 def now_due(index: Index) -> None:
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         session.connection().exec_driver_sql("UPDATE deliveries SET until = 1 WHERE state = 'waiting'")
 
 

@@ -96,7 +96,7 @@ def test_a_key_counts_once_whether_it_is_there_or_comes_twice(index: Index) -> N
     assert store(index, [(one, "the-same-key"), (one, "another-key"), (met(chain(["cos"]), COS), "a-third-key")]) == [
         Stored(1, 1, 2), Stored(1, 1, 2), Stored(2, 2, 1),
     ]  # fmt: skip
-    with index._database.reading() as session:
+    with index.database.reading() as session:
         assert session.scalars(select(func.count(UploadRow.key))).one() == 3
 
 
@@ -131,7 +131,7 @@ def test_a_bug_that_is_met_again_together_with_others_is_open_again(index: Index
 
 def test_many_cost_hardly_more_statements_than_one(index: Index) -> None:
     statements: list[str] = []
-    event.listen(index._database._engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    event.listen(index.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     numbers = []
     for begin, count in ((0, 1), (1, 50)):
         recordings = [
@@ -158,7 +158,7 @@ def test_sums_of_sightings_follow_the_captures(index: Index) -> None:
         sums = (BugSightingRow.bug, BugSightingRow.day, BugSightingRow.environment, BugSightingRow.count)
         keys = (CaptureRow.bug, SightingRow.day, SightingRow.environment)
         of_captures = select(*keys, func.sum(SightingRow.count)).join_from(CaptureRow, SightingRow).group_by(*keys)
-        with index._database.reading() as session:
+        with index.database.reading() as session:
             kept = session.execute(select(*sums)).all()
             assert sorted(map(tuple, kept)) == sorted(map(tuple, session.execute(of_captures)))
         found: Counter[int] = Counter()
@@ -176,7 +176,7 @@ def test_sums_of_sightings_follow_the_captures(index: Index) -> None:
     index.captures.set_state(1, State.UNVERIFIED)
     for task in index.tasks.page([TaskState.QUEUED]):
         index.tasks.cancel(task.id)
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         session.get_one(CaptureRow, 1).last_seen = "2020-01-01T00:00:00+00:00"
     assert index.cleaner.clean().captures == 1
     assert sums() == {first: 7, second: 6}

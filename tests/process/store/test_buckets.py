@@ -50,7 +50,7 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def places(index: Index) -> list[tuple[str | None, bool]]:
-    with index._database.reading() as session:
+    with index.database.reading() as session:
         rows = session.scalars(select(BlobRow).order_by(BlobRow.size))
         return [(row.place, row.data is None) for row in rows]
 

@@ -112,9 +112,9 @@ def test_a_label_alone_keeps_no_bug_without_captures(four: Index) -> None:
     four.triage.set(2, BugStatus.IGNORED)
     for task in four.tasks.page():
         four.tasks.cancel(task.id)
-    with four._database.writing() as session:
+    with four.database.writing() as session:
         session.connection().exec_driver_sql("UPDATE captures SET state = 'unverified', last_seen = '2020'")
     four.cleaner.clean()
-    with four._database.reading() as session:
+    with four.database.reading() as session:
         left = session.query(BugLabelRow).order_by(BugLabelRow.label).all()
     assert [(row.bug, row.label) for row in left] == [(2, "kept"), (2, "p1")]

@@ -34,14 +34,14 @@ def tried(index: Index, name: str, state: State = State.UNVERIFIED, *operations:
 
 def age(index: Index, *tables: str) -> None:
     columns = {"captures": "last_seen", "triage": "at"}
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         for table in tables:
             session.connection().exec_driver_sql(f"UPDATE {table} SET {columns[table]} = '{LONG_AGO}'")
 
 
 def rows(index: Index) -> dict[str, int]:
     """How many rows of each table there are, of those that have any."""
-    with index._database.reading() as session:
+    with index.database.reading() as session:
         connection = session.connection()
         found = {table.name: len(connection.execute(select(table)).all()) for table in Base.metadata.sorted_tables}
     return {name: number for name, number in found.items() if number}
@@ -79,7 +79,7 @@ def test_nothing_is_left_of_what_goes(index: Index, place: str, monkeypatch: pyt
         index.tasks.settle(id)
         index.triage.label(index.captures.get(id).bug, add=["p1"])
     add_case(index, *small_case(2), "no child", parent=5)
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         session.connection().exec_driver_sql(f"UPDATE captures SET last_seen = '{LONG_AGO}' WHERE id <= 5")
     assert index.cleaner.clean() == Cleaned(captures=5, bugs=5, storages=5)
     assert index.captures.get(6).parent is None
@@ -119,7 +119,7 @@ def test_a_bug_of_which_something_was_said_is_the_same_when_it_is_met_again(inde
     assert [(bug.id, bug.status.value, bug.captures, bug.labels) for bug in index.bugs.page()] == [
         (1, "regressed", 1, ()), (2, "ignored", 1, ("p1",)), (4, "open", 1, ()),
     ]  # fmt: skip
-    with index._database.reading() as session:
+    with index.database.reading() as session:
         assert len(session.scalars(select(BugRow)).all()) == 4
 
 

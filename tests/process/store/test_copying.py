@@ -53,7 +53,7 @@ def full(tmp_path: Path) -> str:
 
 def rows(place: str) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of an index, but where its storages lie."""
-    with Index.open(place, readonly=True) as index, index._database.reading() as session:
+    with Index.open(place, readonly=True) as index, index.database.reading() as session:
         connection = session.connection()
         return {
             table.name: sorted(map(tuple, connection.execute(select(*(

@@ -41,7 +41,7 @@ def told(index: Index) -> list[tuple[str, int | None, str]]:
 
 
 def age(index: Index, table: str, column: str, time: str = "2020-01-01T00:00:00+00:00") -> None:
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         session.connection().exec_driver_sql(f"UPDATE {table} SET {column} = '{time}'")
 
 
@@ -139,11 +139,11 @@ def test_what_people_said_stays_whatever_a_retest_finds(index: Index) -> None:
 def test_who_lost_the_capture_changes_no_status(index: Index) -> None:
     bug(index, "a")
     assert index.leases.take(1)
-    index._database.fences[1] -= 1
+    index.database.fences[1] -= 1
     with pytest.raises(StoreError, match="another process took over"):
         index.triage.retested(1, NEW, fixed=True)
     assert index.bugs.get(1).status is BugStatus.OPEN
-    del index._database.fences[1]
+    del index.database.fences[1]
 
 
 def test_what_nobody_meets_for_long_is_obsolete_until_it_is_met(index: Index) -> None:

@@ -263,7 +263,7 @@ def test_full_disk(path: str, limit: int, sentence: str) -> None:
 
 def test_full_disk_as_sqlite_says_it(path: str) -> None:
     with Index.open(path) as index:
-        with index._database.reading() as session:
+        with index.database.reading() as session:
             session.connection().exec_driver_sql("PRAGMA max_page_count=1")
         with pytest.raises(StoreError, match=f"no space left to write {path}: nothing was stored half"):
             add(index, *small_case(1 << 20, os.urandom(4 << 20)))

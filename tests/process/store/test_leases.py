@@ -53,7 +53,7 @@ def late(db: str) -> Iterator[Index]:
     """An index that took capture 1, stopped for long, and does not know yet that another has it now."""
     with Index.open(db) as late, Index.open(db) as other:
         assert late.leases.take(1)
-        with other._database.writing() as session:
+        with other.database.writing() as session:
             session.connection().exec_driver_sql("UPDATE leases SET until = 1")
         assert other.leases.take(1)
         yield late
@@ -106,7 +106,7 @@ def test_a_lease_is_renewed_until_it_is_given_back(db: str, monkeypatch: pytest.
 def test_of_another_machine_a_lease_ends_by_itself(db: str) -> None:
     with Index.open(db) as index:
         index.leases.take(1)
-        index._database.fences.clear()
+        index.database.fences.clear()
         with sqlite3.connect(db, isolation_level=None) as connection:
             connection.execute("UPDATE leases SET holder = 'elsewhere 12 34 x'")
         with Index.open(db) as other:

@@ -163,7 +163,7 @@ def test_a_document_that_one_writer_drops_and_another_needs_is_there(url: str) -
 def test_a_reader_sees_one_state(url: str) -> None:
     with Index.open(url, create=True) as index, Index.open(url) as other:
         add(index, *small_case(2), "no a")
-        with index._database.reading() as session:
+        with index.database.reading() as session:
             seen = [len(session.scalars(select(CaptureRow.id)).all())]
             add(other, *small_case(2), "no b")
             seen.append(len(session.scalars(select(CaptureRow.id)).all()))
@@ -178,14 +178,14 @@ def test_what_another_writer_came_between_is_done_again(url: str) -> None:
         calls += 1
         if session.get(DocumentRow, key) is not None:
             return "the other's"
-        with other._database.writing() as theirs:
+        with other.database.writing() as theirs:
             theirs.add(DocumentRow(digest=key, size=1, data=b"x"))
         session.add(DocumentRow(digest=key, size=1, data=b"x"))
         session.flush()
         return "ours"
 
     with Index.open(url, create=True) as index, Index.open(url) as other:
-        assert (index._database.write(work), calls) == ("the other's", 2)
+        assert (index.database.write(work), calls) == ("the other's", 2)
 
 
 def test_a_capture_is_of_one_index_until_its_lease_ends(url: str) -> None:
@@ -196,7 +196,7 @@ def test_a_capture_is_of_one_index_until_its_lease_ends(url: str) -> None:
         assert not other.leases.take(1)
         assert other.leases.take(2)
         assert [info.capture for info in one.leases.find()] == [1, 2]
-        with one._database.writing() as session:
+        with one.database.writing() as session:
             session.connection().exec_driver_sql("UPDATE leases SET until = 1 WHERE capture = 1")
         assert other.leases.take(1)
         with pytest.raises(LeaseLost):
@@ -226,7 +226,7 @@ def test_who_stops_in_a_transaction_loses_its_locks(url: str, monkeypatch: pytes
     with Index.open(url, create=True) as stopped, Index.open(url) as other:
         add_capture(stopped, chain(["sin"]), failing("no sin"))
         monkeypatch.setitem(database._LIMITS, "idle_in_transaction_session_timeout", "100ms")
-        with pytest.raises(StoreError), stopped._database.writing() as session:  # noqa: PT012
+        with pytest.raises(StoreError), stopped.database.writing() as session:  # noqa: PT012
             session.get_one(CaptureRow, 1, with_for_update=True)
             other.captures.set_state(1, State.BLOCKED)
             session.get_one(CaptureRow, 1, populate_existing=True)
@@ -237,7 +237,7 @@ def test_nobody_waits_for_ever_for_a_row_that_another_process_holds(url: str, mo
     monkeypatch.setitem(database._LIMITS, "lock_timeout", "100ms")
     with Index.open(url, create=True) as busy, Index.open(url) as other:
         add_capture(busy, chain(["sin"]), failing("no sin"))
-        with busy._database.writing() as session:
+        with busy.database.writing() as session:
             session.get_one(CaptureRow, 1, with_for_update=True)
             with pytest.raises(StoreError, match="is locked by another process: wait for it to finish"):
                 other.captures.set_state(1, State.BLOCKED)

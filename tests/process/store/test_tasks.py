@@ -53,7 +53,7 @@ def claimed(index: Index) -> TaskInfo:
 
 
 def set_columns(index: Index, values: str) -> None:
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         session.connection().exec_driver_sql(f"UPDATE {TaskRow.__tablename__} SET {values}")
 
 
@@ -306,7 +306,7 @@ def test_captures_of_an_index_without_tasks_are_queued(index: Index) -> None:
         bug(index, name)
     bug(index, "a", operations=("relu", "sin"))
     minify(index, 2, chain(["sin"]))
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         session.connection().exec_driver_sql("DELETE FROM tasks")
     assert index.tasks.fill() == 2
     assert index.tasks.fill() == 0

@@ -91,7 +91,7 @@ def seven(index: Index) -> Index:
     """Seven bugs. Two and two were met last at the same time and equally often."""
     for number, name in enumerate(("sin", "cos", "exp", "tan", "log", "neg", "abs")):
         add(index, chain([name], backend=f"b{number % 2}"), failing(f"no {name}: 100%_"))
-    with index._database.writing() as session:
+    with index.database.writing() as session:
         for id, (minute, times) in enumerate([(3, 9), (1, 5), (3, 5), (2, 70), (5, 1), (5, 2), (4, 3)], 1):
             row = session.get_one(BugRow, id)
             row.last_seen, row.occurrences = f"2026-11-23T10:0{minute}:00+00:00", times

@@ -188,7 +188,7 @@ def test_documents_we_never_write(path: str, edit: Edit, text: bytes) -> None:
 
 
 def test_a_document_that_names_what_it_may_not(path: str, edit: Edit) -> None:
-    with Index.open(path, readonly=True) as index, index._database.reading() as session:
+    with Index.open(path, readonly=True) as index, index.database.reading() as session:
         data = session.connection().exec_driver_sql("SELECT data FROM documents LIMIT 1").scalar()
     text = zlib.decompress(data or b"").replace(b"torch.relu", b"torch.load")
     put_document(edit, text)

@@ -181,7 +181,7 @@ def test_what_cannot_be_done_is_a_sentence_and_changes_nothing(
 
 
 def test_a_status_of_a_stranger_is_a_sentence(three: Index) -> None:
-    with three._database.writing() as session:
+    with three.database.writing() as session:
         session.add(TriageRow(bug=1, status="odd", actor="", at=""))
     with pytest.raises(StoreError, match="a status of a bug that cannot be read"):
         three.bugs.get(1)
@@ -189,7 +189,7 @@ def test_a_status_of_a_stranger_is_a_sentence(three: Index) -> None:
 
 def test_duplicates_in_a_circle_are_a_sentence(three: Index) -> None:
     three.triage.merge(1, 2)
-    with three._database.writing() as session:
+    with three.database.writing() as session:
         session.add(TriageRow(bug=2, status="duplicate", duplicate_of=1, actor="", at=""))
     with pytest.raises(StoreError, match="a duplicate of itself"):
         meet(three, "sin", "exp", "sin")

@@ -40,7 +40,7 @@ def test_values_of_a_captured_graph_go_when_a_smaller_one_is_verified(path: str,
         row = index.captures.get(id)
         told = {key: row.provenance[key] for key in ("data", "left_out")}
         assert told == {"data": "metadata", "left_out": "removed by minify gc --values"}
-        with index._database.reading() as session:
+        with index.database.reading() as session:
             stored = session.get_one(CaptureRow, id)
             assert is_ours(str(stored.document), stored.identity, loads(stored.provenance)["origin"])
         assert row.state is State.VERIFIED

@@ -98,7 +98,7 @@ def test_what_could_not_be_written_is_not_forgotten(path: str, monkeypatch: pyte
     with Index.open(path) as index:
         ask(index, "a")
         with monkeypatch.context() as patch:
-            patch.setattr(index._database, "writing", full)
+            patch.setattr(index.database, "writing", full)
             with pytest.raises(StoreError, match="no space left"):
                 index.verdicts.flush()
             index.verdicts._later()  # in a thread of its own, where nobody would see an error
