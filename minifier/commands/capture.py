@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from .verbs import STANDARD_ERROR, Problem, as_json, database_option, dump
+from ...store.text import printable
+from .verbs import STANDARD_ERROR, Problem, as_json, database_option, dump, note
 
 DEFAULT_CHECK = "first:2"
 #: The beginnings of a value of ``--check``.
@@ -58,6 +59,21 @@ class Setting(click.ParamType[Any]):
         return value
 
 
+def _is_there(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the path of the program. Raise `click.BadParameter` if it does not exist; the name of a module may not."""
+    if not ctx.params.get("module") and not Path(value).exists():
+        raise click.BadParameter(f"there is no file {printable(value)}; -m before a name runs a module.", ctx, param)
+    return value
+
+
+def note_misplaced(ctx: click.Context, args: tuple[str, ...]) -> None:
+    """Name the options of the command among the arguments of the program, which the command did not get."""
+    own = {name for param in ctx.command.params if isinstance(param, click.Option) for name in param.opts}
+    if given := [word for word in args if word.partition("=")[0] in own and word.startswith("--")]:
+        named = printable(" ".join(given))
+        note(f"{named} went to the program: options of minify {ctx.info_name} stand before PROGRAM")
+
+
 def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options and arguments of a verb that runs a program and captures its failures."""
     options = (
@@ -100,7 +116,7 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Take a compilation or a call that lasts longer than S seconds as a hang.",
         ),
         click.option("-m", "module", is_flag=True, help="Run a module, as python -m does."),
-        click.argument("program"),
+        click.argument("program", callback=_is_there),
         click.argument("args", nargs=-1, type=click.UNPROCESSED),
     )
     for option in reversed(options):
@@ -115,7 +131,9 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @as_json
 @capture_options
+@click.pass_context
 def capture(
+    ctx: click.Context,
     db: str,
     timeout: float | None,
     module: bool,
@@ -138,7 +156,9 @@ def capture(
     places.check(db)
     run = partial(supervise.run, db, [program, *args], Settings(**settings), module=module, timeout=timeout)
     if not json_:
-        sys.exit(run())
+        code = run()
+        note_misplaced(ctx, args)
+        sys.exit(code)
     if is_server(db):
         raise Problem(f"--json lists the failures of an index, and {db} is a server: capture without --json.")
     changes = Changes(db)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .capture import Capture, capture_options
+from .capture import Capture, capture_options, note_misplaced
 from .verbs import STANDARD_ERROR, Problem, as_json, dump, quietly, verbosely, write
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 @verbosely
 @as_json
 @capture_options
+@click.pass_context
 def catch(
+    ctx: click.Context,
     db: str,
     output: Path,
     budget: float | None,
@@ -89,6 +91,7 @@ def catch(
             dump({"exit_code": code, "captured": [row.to_json() | {"script": scripts.get(row.id)} for row in rows]})
 
     if not met:
+        note_misplaced(ctx, args)
         told()
         sys.exit(code)
     minify_with_progress(db, met, MinifyOptions(budget=budget), quiet=quiet or json_, verbose=verbose, summary=False)
