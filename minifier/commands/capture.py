@@ -134,6 +134,7 @@ def capture_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.pass_context
 def capture(
     ctx: click.Context,
+    /,
     db: str,
     timeout: float | None,
     module: bool,

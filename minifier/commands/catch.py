@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def catch(
     ctx: click.Context,
+    /,
     db: str,
     output: Path,
     budget: float | None,
