@@ -44,6 +44,8 @@ _RANDOM = ("randn", "rand", "randint")
 #: Numbers besides 0 and 1 that many failures need: another magnitude, another sign, a rounding.
 _TEST_NUMBERS: tuple[Any, ...] = (2.0, -1.0, 0.1, 10.0)
 _TEST_NUMBERS_COMPLEX: tuple[Any, ...] = ({"complex": [0.0, 1.0]}, {"complex": [1.0, 1.0]})
+#: Numbers of everyday size, which replace larger or smaller ones: people take a failure with 1e30 for no bug.
+_LARGE, _SMALL = (10, 100, 1000), (0.1, 0.01, 0.001)
 
 
 def plain_values(case: Case, storages: Storages) -> Candidates:
@@ -83,7 +85,7 @@ def fewer_values(case: Case, storages: Storages) -> Candidates:
 
 
 def plain_numbers(case: Case, storages: Storages) -> Candidates:
-    """Make the numbers of small tensors one and the same, finite and round."""
+    """Make the numbers of small tensors one and the same, finite, of everyday size and round."""
     for i in data_tensors(case):
         spec = case.tensors[i]
         if not is_numeric(spec.dtype) or spec.dtype == "bool" or spec.numel == 0:
@@ -95,7 +97,7 @@ def plain_numbers(case: Case, storages: Storages) -> Candidates:
         elif spec.storage is not None and spec.numel <= READABLE and len(sharers(case, spec.storage)) == 1:
             simpler = [_like(spec, storages, number) for number in (0, 1)]
             case = yield from first_of(case, [with_tensor(case, i, made) for made in simpler if made is not None])
-            for change in (_one_number, _finite, _whole, _short(1), _short(2), _short(3)):
+            for change in (_one_number, _finite, *_EVERYDAY, _whole, _short(1), _short(2), _short(3)):
                 candidate = _changed(case, i, change, storages)
                 if candidate != case and (yield candidate):
                     case = candidate
@@ -230,7 +232,9 @@ def _constants(spec: TensorSpec) -> Iterator[Json]:
     if init.get("fn") != "full" or not isinstance(value, int | float) or isinstance(value, bool) or value in (0, 1):
         return
     whole = spec.dtype in INTEGERS
-    found = [0, 1, *(_rounded(float(value), digits) for digits in (1, 2, 3))]
+    sizes = _LARGE if abs(value) > max(_LARGE) else _SMALL if 0 < abs(value) < min(_SMALL) else ()
+    everyday = [math.copysign(size, value) for size in sizes]
+    found = [0, 1, *everyday, *(_rounded(float(value), digits) for digits in (1, 2, 3))]
     for number in dict.fromkeys(int(n) if whole else float(n) for n in found):
         if number != value:
             yield {"fn": "full", "value": number}
@@ -288,6 +292,36 @@ def _finite(values: Array) -> Array | None:
     import numpy as np
 
     return np.where(np.isfinite(values), values, np.ones_like(values))
+
+
+def _at_most(size: float) -> Callable[[Array], Array | None]:
+    """Numbers beyond the everyday become ``size``, with their sign."""
+
+    def change(values: Array) -> Array | None:
+        import numpy as np
+
+        if values.dtype.kind == "c" or not (large := np.abs(values.astype("f8")) > max(_LARGE)).any():
+            return None
+        return np.where(large, np.copysign(size, values.astype("f8")), values).astype(values.dtype)
+
+    return change
+
+
+def _at_least(size: float) -> Callable[[Array], Array | None]:
+    """Numbers between 0 and the everyday become ``size``, with their sign."""
+
+    def change(values: Array) -> Array | None:
+        import numpy as np
+
+        if values.dtype.kind != "f" or not (small := (values != 0) & (np.abs(values) < min(_SMALL))).any():
+            return None
+        return np.where(small, np.copysign(size, values), values).astype(values.dtype)
+
+    return change
+
+
+#: Changes of numbers to everyday ones, the plainest first. The first that will do leaves the later ones nothing.
+_EVERYDAY = (*map(_at_most, _LARGE), *map(_at_least, _SMALL))
 
 
 def _whole(values: Array) -> Array | None:

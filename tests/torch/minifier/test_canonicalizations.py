@@ -328,6 +328,47 @@ def test_nan_and_infinities_stay_only_where_they_matter() -> None:
     assert source(plain, held) == ["x = torch.tensor([1.0, 4.0, 1.0])"]
 
 
+@pytest.mark.parametrize(
+    ("values", "least", "shown"),
+    [
+        ([0.0, 3e30, -2e-30], 1.5, "x = torch.tensor([0.0, 10.0, 10.0])"),
+        ([7e8, 0.0], 300.0, "x = torch.tensor([1000.0, 0.0])"),
+        ([2e30, 0.0], 1e20, "x = torch.tensor([2e+30, 0.0])"),
+        ([float("inf"), 1.0], 50.0, "x = torch.tensor([100.0, 1.0])"),
+    ],
+)
+def test_numbers_beyond_the_everyday_become_everyday_ones_where_that_will_do(
+    values: list[float], least: float, shown: str
+) -> None:
+    case, held = recorded(torch.tensor(values))
+    plain, asked = plainest(
+        plain_numbers, case, held, lambda x, out: bool((x > least).any()) and len(set(x.tolist())) > 1
+    )
+    assert source(plain, held) == [shown]
+    assert asked <= 12
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "least", "shown"),
+    [
+        ("float32", -1e30, 5.0, "x = torch.full((3,), -10.0)"),
+        ("float32", 1e-30, 0.0, "x = torch.full((3,), 0.1)"),
+        ("int64", 2**40, 99, "x = torch.full((3,), 100)"),
+        ("int64", 2**40, 2**39, f"x = torch.full((3,), {10**12})"),
+    ],
+)
+def test_one_number_beyond_the_everyday_becomes_an_everyday_one(
+    dtype: str, value: float, least: float, shown: str
+) -> None:
+    case, held = captured(lambda x: x * 2, torch.full((3,), value, dtype=getattr(torch, dtype)))
+    spec = replace(case.tensors[0], storage=None, init={"fn": "full", "value": value})
+    plain, _ = plainest(
+        plain_numbers, replace(case, tensors=(spec,)), held,
+        lambda x, out: bool((x.abs() > least).all() and (x != 1).all()),
+    )  # fmt: skip
+    assert source(plain, held) == [shown]
+
+
 def test_values_are_simplified_tensor_by_tensor_where_one_matters() -> None:
     case, held = captured(lambda x, y, z: x + y + z, noise(4), noise(4) * 2, noise(4) * 3)
     wanted = noise(4) * 2
