@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import pytest
 from click.testing import CliRunner, Result
@@ -359,3 +360,54 @@ def test_the_torch_of_another_installation_is_not_used(tmp_path: Path) -> None:
     graph = Graph((Node("x", "placeholder", "x"), Node("output", "output", "output", ({"ref": "x"},))))
     paths = [str(tmp_path / name) for name in ("mine", "other")]
     assert search_path(Case(graph, (1,), backend={"search_path": paths})) == [paths[0]]
+
+
+def wheel(folder: Path, version: str, body: str) -> None:
+    """A wheel of the compiler ``toy``."""
+    folder.mkdir(exist_ok=True)
+    about = f"toy-{version}.dist-info"
+    files = {
+        "toy.py": f"def compile():\n    {body}\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: toy\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{about}/RECORD"))
+    with ZipFile(folder / f"toy-{version}-py3-none-any.whl", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+
+
+@pytest.mark.slow
+def test_the_version_of_a_package_since_which_it_fails_is_found(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each version runs in an environment of its own; one that cannot be imported is skipped."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shelf.path / "cache"))
+    id = shelf.add("a")
+    (shelf.path / "lib" / "toy.py").unlink()
+    for version, body in {
+        "1.0": PASSES,
+        "1.5": PASSES,
+        "2.0": "import no_such_package",
+        "2.1": FAILS,
+        "10.0": FAILS,
+    }.items():
+        wheel(shelf.path / "wheels", version, body)
+    words = ("--bisect", "1.0", "10.0", "--package", "toy", "--wheels", "wheels")
+    done = shelf.invoke(id, *words)
+    assert (done.exit_code, done.stdout) == (0, "fails since toy 2.1 (1.5 passes; 2.0 gave no answer)\n"), done.stderr
+    lines = done.stderr.splitlines()
+    assert lines.count("minify: installing toy 2.1") == 1
+    assert any(line.startswith("minify: toy 2.0: cannot run (ModuleNotFoundError") for line in lines)
+    again = shelf.invoke(id, *words, "--json")
+    assert "installing" not in again.stderr
+    found = json.loads(again.stdout)
+    assert (found["passes"], found["fails"], found["between"]) == ("1.5", "2.1", ["2.0"])
+    refused = shelf.invoke(id, "--bisect", "2.1", "10.0", "--package", "toy", "--wheels", "wheels")
+    assert (refused.exit_code, "does not pass with toy 2.1, it is still failing" in refused.stderr) == (2, True)
+    missing = shelf.invoke(id, "--bisect", "1.0", "11.0", "--package", "toy", "--wheels", "wheels")
+    assert "does not fail with toy 11.0, it is cannot run: toy cannot be installed" in missing.stderr
+
+
+def test_a_bisection_is_about_one_failure(shelf: Shelf) -> None:
+    shelf.add("a")
+    done = shelf.invoke("--bisect", "1.0", "2.0")
+    assert (done.exit_code, "minify retest DB ID --bisect GOOD BAD" in done.stderr) == (2, True)
