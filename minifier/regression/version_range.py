@@ -161,7 +161,8 @@ class Environments:
         """Let an environment see what is installed here, behind its own packages."""
         seen = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
         (packages,) = folder.glob("lib/python*/site-packages")
-        (packages / "of_the_caller.pth").write_text(f"import site; [site.addsitedir(p) for p in {seen!r}]\n")
+        lines = [f"import site; site.addsitedir({place!r})\n" for place in seen]
+        (packages / "of_the_caller.pth").write_text("".join(lines))
 
     def _pip(self, folder: Path, words: Sequence[str], limit: float) -> str:
         return self._run([str(_python(folder)), "-m", "pip", "--disable-pip-version-check", *words], limit)
