@@ -24,7 +24,7 @@ import fxminify
 from fxminify.minifier.oracle.replay import Replay, replay
 from fxminify.minifier.reporting.emit import Emitter
 from fxminify.minifier.reporting.export import stored_repro
-from fxminify.minifier.session import attempt, capture, events
+from fxminify.minifier.session import capture, events, replays
 from fxminify.minifier.session.early_script import EarlyScript
 from fxminify.repro_templates.source.inputs import NeedsData
 from fxminify.store.index import Index, State
@@ -146,7 +146,7 @@ def test_a_run_goes_on_though_its_replays_show_another_signature(
         another = replace(shown.failures[0], type="AnotherError")
         return replace(shown, matcher=replace(shown.matcher, examples=(*shown.failures, another)))
 
-    monkeypatch.setattr(capture, "replay", other)
+    monkeypatch.setattr(replays, "replay", other)
     (result,) = fxminify.minify(copy, options=QUICK)
     with Index.open(str(copy), readonly=True) as index:
         last = index.reductions.last(1)
@@ -160,7 +160,7 @@ def test_a_first_script_is_kept_though_the_run_is_interrupted(
     captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = pending(captured, tmp_path / "repro.db")
-    monkeypatch.setattr(attempt, "SLOW", 0.0)
+    monkeypatch.setattr("fxminify.minifier.session.scripts.SLOW", 0.0)
     begin = EarlyScript.begin
 
     def wait(self: EarlyScript, emitter: Emitter, make: Any) -> None:
@@ -223,7 +223,7 @@ def test_a_slow_reduction_has_a_first_script(captured: Path, tmp_path: Path, mon
     db = tmp_path / "repro.db"
     with contextlib.closing(sqlite3.connect(captured)) as source, contextlib.closing(sqlite3.connect(db)) as target:
         source.backup(target)
-    monkeypatch.setattr(attempt, "SLOW", 0.0)
+    monkeypatch.setattr("fxminify.minifier.session.scripts.SLOW", 0.0)
     monkeypatch.setattr(capture, "guess", lambda case, failure: None)
     begin = EarlyScript.begin
 
