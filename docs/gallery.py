@@ -26,7 +26,9 @@ HEAD = """# Gallery
 
 Real failures, none of them planted, and what fxminify makes of each. The scripts stand here as `minify repro` prints
 them. The tables have the lines of the failing program and the nodes of the captured and of the minimal graph, without
-inputs and output. Written by `make recordings`, from runs of `minify capture` and `minify run` with one thread.
+inputs and output. Below three of the scripts stands the issue as it would be filed, from `minify explain` and
+`minify repro --format issue`. Written by `make recordings`, from runs of `minify capture` and `minify run` with one
+thread.
 """
 
 
@@ -41,6 +43,8 @@ class Entry:
     culprit: str
     #: Options of ``minify capture``.
     options: tuple[str, ...] = ()
+    #: Whether the issue stands below the script.
+    issue: bool = False
 
     @property
     def program(self) -> Path:
@@ -77,12 +81,14 @@ ENTRIES = (
         "The forward pass is right. The script compares gradients, as the program never did.",
         "avg_pool",
         CHECK,
+        issue=True,
     ),
     Entry(
         "215_mae_randperm_take",
         "Inductor does not compile a masked encoder",
         "A pattern of Inductor matches `randperm` and `take` together, so neither can go (pytorch/pytorch#188223).",
         "randperm",
+        issue=True,
     ),
     Entry(
         "037_ort_floor_divide_intmin",
@@ -96,6 +102,7 @@ ENTRIES = (
         "A kernel of Inductor reads past its input",
         "The kernel notices it and raises. With several threads the same program dies of a signal.",
         "fractional_max_pool2d",
+        issue=True,
     ),
     Entry(
         "026_ts_any_graph",
@@ -133,14 +140,19 @@ def section(entry: Entry, index: Path | None = None) -> str:
             shutil.copy(index, folder / "repro.db")
         else:
             minify(folder, "capture", *entry.command)
-            minify(folder, "run", "repro.db", "1", "--no-explain")
+            minify(folder, "run", "repro.db", "1", *([] if entry.issue else ["--no-explain"]))
         (row,) = (row for row in json.loads(minify(folder, "list", "--json")) if row["id"] == 1)
         script = minify(folder, "repro", "repro.db", "1")
+        issue = ""
+        if entry.issue:
+            minify(folder, "explain", "repro.db", "1")
+            issue = minify(folder, "repro", "repro.db", "1", "--format", "issue")
     if row["state"] != "verified":
         raise SystemExit(f"{entry.name} is {row['state']}: {row['reason']}")
-    if entry.culprit not in script or str(ROOT) in script or name in script:
-        raise SystemExit(f"the script of {entry.name} is not one to show:\n{script}")
-    return f"## {entry.title}\n\n{entry.text}\n\n{table(entry, row)}\n\n```python\n{script}```\n"
+    if entry.culprit not in script or any(place in script + issue for place in (str(ROOT), name)):
+        raise SystemExit(f"the script of {entry.name} is not one to show:\n{script}\n{issue}")
+    filed = f"\nThe issue as it would be filed:\n\n````markdown\n{issue}````\n" if issue else ""
+    return f"## {entry.title}\n\n{entry.text}\n\n{table(entry, row)}\n\n```python\n{script}```\n{filed}"
 
 
 def table(entry: Entry, row: dict[str, Any]) -> str:
@@ -160,7 +172,10 @@ def table(entry: Entry, row: dict[str, Any]) -> str:
 
 def sections(page: str) -> dict[str, str]:
     """The sections of a page by their titles."""
-    return {part.partition("\n")[0]: f"## {part}" for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]}
+    titles = "|".join(re.escape(entry.title) for entry in ENTRIES)  # an issue has headings of its own
+    starts = [match.start() for match in re.finditer(rf"^## (?:{titles})$", page, re.MULTILINE)]
+    parts = [page[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    return {part.partition("\n")[0].removeprefix("## "): part for part in parts}
 
 
 def main() -> None:

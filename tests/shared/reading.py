@@ -121,7 +121,8 @@ COMPARED_BY = {
     ("docs/guide.md", "Only the result is wrong", "text"): "test_a_loss_that_is_no_number_ends_in_a_verified_script",
     ("docs/format.md", "The case document", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
     ("docs/format.md", "Beside the case documents", "text"): "test_the_layouts_of_the_document_are_those_of_the_code",
-    ("docs/gallery.md", "*", "python"): "test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit",
+    ("docs/gallery.md", "*", "markdown"): "test_the_gallery_has_every_program_its_culprit_and_three_issues",
+    ("docs/gallery.md", "*", "python"): "test_the_gallery_has_every_program_its_culprit_and_three_issues",
     ("docs/service.md", "A fleet in five minutes", "mermaid"): "test_the_picture_of_a_fleet_is_drawn_and_names_verbs",
     ("docs/terminal.md", "*", "console"): "test_the_recording_is_what_the_commands_print",
 }

@@ -118,16 +118,22 @@ def test_the_recording_shows_every_step_and_the_program_as_it_is() -> None:
     assert max(len(line) for line in printed["minify show repro.db 1"].splitlines()) <= terminal.COLUMNS
 
 
-def test_every_program_of_the_gallery_is_there_and_every_script_calls_its_culprit() -> None:
+def test_the_gallery_has_every_program_its_culprit_and_three_issues() -> None:
     page = gallery.sections(gallery.PAGE.read_text())
     assert list(page) == [entry.title for entry in gallery.ENTRIES]
     kinds = re.findall(r"lines \| `\w+` \| ([a-z ]+) \|", gallery.PAGE.read_text())
     assert len(kinds) == len(gallery.ENTRIES)
+    assert sum(entry.issue for entry in gallery.ENTRIES) == 3
     assert {kind.replace(" ", "_") for kind in kinds} >= {"compile_error", "runtime_error", "divergence", "crash"}
     for entry in gallery.ENTRIES:
-        (script,) = re.findall(r"```python\n(.*?)```", page[entry.title], re.DOTALL)
+        shown, _, issue = page[entry.title].partition("````markdown\n")
+        (script,) = re.findall(r"```python\n(.*?)```", shown, re.DOTALL)
         (forward,) = (n for n in ast.parse(script).body if isinstance(n, ast.FunctionDef))
         assert entry.culprit in ast.unparse(forward), entry.name
         lines = len(entry.program.read_text().splitlines())
         assert f"{entry.name}.py), {lines} lines" in page[entry.title]
         assert "torch.compile(" in script
+        assert bool(issue) is entry.issue
+        if entry.issue:
+            assert re.search("^(Fails in: |The failure stays with )", issue, re.MULTILINE), entry.name
+            assert script.rpartition('"""')[2].strip() in issue
