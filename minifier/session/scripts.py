@@ -98,11 +98,11 @@ def draft(reduced: Reduced, services: Services) -> Drafted:
         evidence=partial(_evidence, replayed, services, case, failure),
     )
     try:
-        return Drafted(reduced, case, blobs, seen, services.early.tell_while(render))
+        return Drafted(reduced, case, seen, services.early.tell_while(render))
     except NeedsData as error:
-        return Drafted(reduced, case, blobs, seen, None, f"{error}: {services.again('--embed-data')}")
+        return Drafted(reduced, case, seen, None, f"{error}: {services.again('--embed-data')}")
     except (Unprintable, CannotLoad) as error:
-        return Drafted(reduced, case, blobs, seen, None, f"no script can be printed: {error}")
+        return Drafted(reduced, case, seen, None, f"no script can be printed: {error}")
 
 
 def store(drafted: Drafted, services: Services) -> Verified:

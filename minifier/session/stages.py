@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ...store.document.case import Blobs, Case
+from ...store.document.case import Case
 from ...store.failure import Failure, FailureKind
 from ...store.index import State
 from ...store.matching import FailureMatcher
@@ -96,14 +96,13 @@ class Reduced:
 class Drafted:
     """The script of a reduced case, which was run and is not stored yet.
 
-    * ``case`` has all parts that the script needs, ``blobs`` has its storages.
+    * ``case`` has all parts that the script needs.
     * ``seen`` is the verdict of a fresh worker about the case.
     * ``draft`` is missing (None) if no script can be printed; ``reason`` says why.
     """
 
     reduced: Reduced
     case: Case
-    blobs: Blobs
     seen: Verdict
     draft: Draft | None
     reason: str = ""
