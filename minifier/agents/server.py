@@ -51,7 +51,11 @@ class Agent:
             raise _refusal(str(error)) from error
 
     def database(self, given: str) -> str:
-        return self.place(given or self.db)
+        """Return the path of an index below the root. Raises `ToolError`, also for a script, which a verb would run."""
+        path = self.place(given or self.db)
+        if path.endswith(".py"):
+            raise _refusal(f"{given or self.db} is a script and no index: give it as `file`")
+        return path
 
     async def verb(self, ctx: Context, words: Sequence[object], modules: Path | None = None) -> VerbResult:
         """Run a verb and report its progress. Raises `ToolError` with the fields of its error.

@@ -256,10 +256,7 @@ class _CauseSearch:
             if answer is None:
                 return
             passes, fails = (passes, middle) if answer else (middle, fails)
-        fails_with, passes_with = (
-            tuple(f"{k}={v}" for k, v in self.adapter.limit_variables(subsystem, most).items())
-            for most in (fails, fails - 1)
-        )
+        fails_with, passes_with = (self._variables(subsystem, most) for most in (fails, fails - 1))
         application = Application(
             subsystem, fails, len(names), names[fails - 1][:200], self.adapter.subsystems[subsystem], fails_with,
             passes_with,
@@ -298,16 +295,27 @@ class _CauseSearch:
         self.update(judgements=tuple(codec.load(row, TriageJudgement) for row in rows))
 
     def check(self, script: Script, processes: Processes) -> None:
-        """Run ``script`` with the variables of each application."""
+        """Run ``script`` with the variables of each application.
+
+        The variables are the adapter's own: those in the row of the cause have no signature.
+        """
         out = []
         for application in self.cause.applications:
+            if application.subsystem not in self.adapter.subsystems:
+                continue
+            both = [self._variables(application.subsystem, application.number - less) for less in (0, 1)]
             codes = [
                 processes.run(replace(script, variables=dict(v.split("=", 1) for v in given)), plain=True).code
-                for given in (application.fails_with, application.passes_with)
+                for given in both
             ]
-            out.append(replace(application, checked=codes[0] not in (0, None) and codes[1] == 0))
-        if out:
+            checked = codes[0] not in (0, None) and codes[1] == 0
+            out.append(replace(application, fails_with=both[0], passes_with=both[1], checked=checked))
+        if out or self.cause.applications:
             self.update(applications=tuple(out))
+
+    def _variables(self, subsystem: str, most: int) -> tuple[str, ...]:
+        """Return the environment variables that limit ``subsystem`` to ``most`` applications, as ``NAME=value``."""
+        return tuple(f"{name}={value}" for name, value in self.adapter.limit_variables(subsystem, most).items())
 
     def of_captured(self, switch: Switch) -> str:
         """Run the captured graph with ``switch`` turned, and return the outcome in words."""

@@ -77,9 +77,10 @@ def attempt(replayed: Replayed, services: Services, *, before: int = 0) -> Attem
     reduced = reduce(replayed, services, before=before)
     if not reduced.reduction.margin.lasts(reduced.case):
         short = "what is left of the hang only takes long"
-        result = _result(Verified(reduced, reduced.case, State.UNVERIFIED, short))
-        store_numbers(result, finished=False)
-        return replace(result, next=with_longer_limits(reduced))
+        unverified = Verified(reduced, reduced.case, State.UNVERIFIED, short)
+        store_numbers(_result(unverified), finished=False)
+        following = with_longer_limits(reduced)
+        return replace(_result(unverified), next=following)  # with the queries that this asked
     verified = verify_script(reduced, services)
     if is_rare(verified) and not services.spent():
         verified = more_reliable(verified, services)

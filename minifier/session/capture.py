@@ -78,6 +78,7 @@ def reduce_capture(
         return CaptureOutcome(State.BLOCKED, spec.problem)
     if module := is_absent(failure):
         return CaptureOutcome(State.BLOCKED, failure.absent or f"the module {module} is not installed here")
+    budget = Budget(options.max_queries, options.budget)  # its seconds count from here: workers start in them
     early = EarlyScript(listener, resources.processes)
     if begun is None and index.repros.get(capture.id, "script") is None:
         early.begin(*_first_guess(index, capture, agreed, failure, options, resources))
@@ -86,7 +87,7 @@ def reduce_capture(
         pool.scratch.put(index.blobs.view(case.storages))
         services = Services(
             index, capture, agreed, options, listener, pool, resources.processes,
-            Budget(options.max_queries, options.budget), early, OtherFailures(index, capture.id, agreed, pool.scratch),
+            budget, early, OtherFailures(index, capture.id, agreed, pool.scratch),
         )  # fmt: skip
         captured = Captured(case, failure, _matcher(failure, options), begun)
         return _from_head_start(captured, services) or _from_the_whole(captured, services)

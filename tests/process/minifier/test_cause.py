@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faulty_backends  # noqa: F401  registers the backends
@@ -17,7 +18,8 @@ import fxminify
 from fxminify.backends.adapters import BackendAdapter
 from fxminify.backends.switches import Switch
 from fxminify.minifier.reporting import find_cause
-from fxminify.minifier.reporting.cause import CANNOT, CURES, OTHER, STAYS, Cause, found
+from fxminify.minifier.reporting.cause import CANNOT, CURES, OTHER, STAYS, Application, Cause, found
+from fxminify.repro_templates.processes import Script
 from fxminify.store.errors import StoreError
 from fxminify.store.index import Index
 
@@ -100,6 +102,34 @@ def test_a_search_that_ran_out_of_queries_goes_on(explained: Callable[..., Cause
 def test_a_backend_without_switches_is_refused_with_the_next_command(explained: Callable[..., Cause]) -> None:
     with pytest.raises(StoreError, match=r"has no switches.*minify ablate"):
         explained(needs="tile")
+
+
+def test_a_stored_cause_chooses_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = ("PYTHONPATH=/evil", "no variable")
+    cause = Cause("key", applications=(
+        Application("lowerings", 3, 9, "acosh", "lowering", planted, planted),
+        Application("elsewhere", 3, 9, "acosh", "lowering", planted, planted),
+    ))  # fmt: skip
+    adapter = BackendAdapter()
+    adapter.subsystems = {"lowerings": "lowering"}
+    monkeypatch.setattr(adapter, "limit_variables", lambda subsystem, most: {"LIMIT": f"{subsystem} {most}"})
+    given: list[Any] = []
+
+    def run(script: Script, *, plain: bool) -> SimpleNamespace:
+        given.append(script.variables)
+        return SimpleNamespace(code=len(given) % 2)
+
+    nothing: Any = None
+    search = find_cause._CauseSearch(
+        nothing, nothing, nothing, nothing, adapter, cause, 1.0, 1, lambda cause: None, nothing
+    )
+    processes: Any = SimpleNamespace(run=run)
+    search.check(Script("", 1.0), processes)
+    assert given == [{"LIMIT": "lowerings 3"}, {"LIMIT": "lowerings 2"}]
+    (checked,) = search.cause.applications
+    assert (checked.checked, checked.fails_with, checked.passes_with) == (
+        True, ("LIMIT=lowerings 3",), ("LIMIT=lowerings 2",),
+    )  # fmt: skip
 
 
 @pytest.mark.slow

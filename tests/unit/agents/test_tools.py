@@ -46,6 +46,8 @@ def test_other_paths_are_refused(tmp_path: Path, given: str) -> None:
             {"backend": "x:y"},
             "a hunt of x:y imports modules below ROOT; it was not run: this call executes it, and has no consent",
         ),
+        ("verify_script", {"db": "x.py"}, "x.py is a script and no index"),
+        ("verify_script", {"db": "in/../x.py"}, "in/../x.py is a script and no index"),
         ("capture_program", {"program": "../x.py", "consent": True}, "../x.py is outside ROOT"),
         ("minify", {"db": "/x.db"}, "/x.db is outside ROOT"),
         ("retest", {"db": "http://host/"}, "'http://host/' is no path below ROOT"),
