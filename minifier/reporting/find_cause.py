@@ -310,7 +310,7 @@ class _CauseSearch:
             ]
             checked = codes[0] not in (0, None) and codes[1] == 0
             out.append(replace(application, fails_with=both[0], passes_with=both[1], checked=checked))
-        if out or self.cause.applications:
+        if self.cause.applications:
             self.update(applications=tuple(out))
 
     def _variables(self, subsystem: str, most: int) -> tuple[str, ...]:
